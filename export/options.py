@@ -112,6 +112,8 @@ class Export:
     check: bool
     options: ExportOptions
     ensemble: tuple[Path, ...] = ()
+    source_language: str | None = None
+    target_language: str | None = None
 
     @classmethod
     def resolve(
@@ -121,6 +123,8 @@ class Export:
         version: int | None = None,
         check: bool = False,
         ensemble: Sequence[str | os.PathLike[str]] = (),
+        source_language: str | None = None,
+        target_language: str | None = None,
         **options: Any,
     ) -> Self:
         """Returns what the arguments of `export.saved_model.export_saved_model` ask for; options may be texts."""
@@ -140,7 +144,8 @@ class Export:
             raise InputError(f"--version must be positive. Received: {version}.")
         if version is not None and (base / str(version)).exists():
             raise version_exists(base / str(version))
-        return cls(path, base, version, check, resolved, tuple(map(workdir_path, ensemble)))
+        languages = (source_language, target_language)
+        return cls(path, base, version, check, resolved, tuple(map(workdir_path, ensemble)), *languages)
 
 
 def version_exists(path: Path) -> InputError:

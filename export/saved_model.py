@@ -13,7 +13,7 @@ from typing import Any
 
 from export.options import Export, option_rows, version_exists
 from zoo.cli import ArgumentParser, disk_full, run_process
-from zoo.decoding_options import add_ensemble, together
+from zoo.decoding_options import add_ensemble, add_languages, together
 from zoo.errors import InputError
 from zoo.startup import without_greeting
 
@@ -30,6 +30,8 @@ def export_saved_model(
     version: int | None = None,
     check: bool = False,
     ensemble: Sequence[str | os.PathLike[str]] = (),
+    source_language: str | None = None,
+    target_language: str | None = None,
     **options: Any,
 ) -> Path:
     """Writes the SavedModel of a work directory and returns its folder, `output/version`.
@@ -41,12 +43,16 @@ def export_saved_model(
         check: Whether to load it in a fresh process as a server does, and to compare its answers with the work
             directory's, before it becomes visible.
         ensemble: Work directories of translators that choose every symbol together with this one, see `zoo.load`.
+        source_language: Of a translator of many languages, the code of that of sources; all answers of the version are
+            for it. Default: that of the work directory.
+        target_language: The code of that of translations, likewise.
         **options: Options of the model's task, see `export.options`; `None` is the default.
 
     Raises:
         InputError: For a bad work directory, base path or option, a version that exists, or answers that differ.
     """
-    return write_export(Export.resolve(workdir, output, version, check, ensemble, **options))
+    languages = (source_language, target_language)
+    return write_export(Export.resolve(workdir, output, version, check, ensemble, *languages, **options))
 
 
 def write_export(export: Export, report: Callable[[str], None] = lambda line: None) -> Path:
@@ -71,7 +77,7 @@ def write_export(export: Export, report: Callable[[str], None] = lambda line: No
         from export.graph.warmup import write_warmup
         from zoo.inference import load_run
 
-    run = load_run(together(export.workdir, export.ensemble))
+    run = load_run(together(export.workdir, export.ensemble), export.source_language, export.target_language)
     graph = model_graph(run, export.options)
     for line in shortlist_notes(run, graph.options):
         print(line, file=sys.stderr)
@@ -138,6 +144,7 @@ def _parse(argv: Sequence[str] | None) -> Namespace:
         "--check", action="store_true", help="load it as a server does and compare its answers, before it is visible"
     )
     add_ensemble(parser)
+    add_languages(parser)
     for name, option, meaning in option_rows():
         shown = meaning.replace("%", "%%")
         if option.kind is bool:

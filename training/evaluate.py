@@ -11,7 +11,7 @@ from training.data import SPLITS, spec_forms
 from training.reranking import RERANKINGS, REVERSE_WEIGHT, check_advisers
 from training.startup import start_decoding
 from zoo.cli import ArgumentParser, run_process
-from zoo.decoding_options import RULES, add_ensemble, check_ensemble, check_reranking
+from zoo.decoding_options import RULES, add_ensemble, add_languages, check_ensemble, check_reranking
 from zoo.errors import InputError
 from zoo.startup import start_backend
 
@@ -39,6 +39,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         "--shortlist", type=int, metavar="N", help="seq2seq; target symbols of a batch, see training.shortlist"
     )
     add_ensemble(parser)
+    add_languages(parser)
     parser.add_argument(
         "--rerank",
         choices=RERANKINGS,
@@ -106,6 +107,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         reverse=arguments.reverse,
         reverse_weight=arguments.reverse_weight,
         ensemble=arguments.ensemble,
+        source_language=arguments.source_language,
+        target_language=arguments.target_language,
         report=lambda metrics: print(json.dumps(metrics, ensure_ascii=False), flush=True),
         **decoding,
     )

@@ -21,7 +21,7 @@ from training.loop.model_card import note_evaluation, note_weights
 from training.optimization.cross_entropy import MeanOverSymbols, TokenCrossEntropy
 from training.reranking import REVERSE_WEIGHT, Reranked, check_advisers
 from training.tasks import Task, get_task
-from zoo.decoding_options import TranslationOptions, check_reranking, together
+from zoo.decoding_options import LANGUAGES, TranslationOptions, check_reranking, together
 from zoo.errors import unknown_name
 from zoo.inference import Run
 from zoo.presets import PREFIX
@@ -56,6 +56,8 @@ def evaluate(
     reverse: str | Path | None = None,
     reverse_weight: float | None = None,
     ensemble: Sequence[str | Path] = (),
+    source_language: str | None = None,
+    target_language: str | None = None,
     report: Callable[[dict[str, Any]], None] = lambda metrics: None,
     **decoding: Any,
 ) -> dict[str, Any]:
@@ -77,6 +79,8 @@ def evaluate(
         reverse: The work directory of a model of the reverse direction, whose score counts in `rerank`.
         reverse_weight: The weight of `reverse`. Default: 0.2.
         ensemble: Work directories of translators that form an ensemble with this one, see `zoo.load`.
+        source_language: Source language of a translator of many languages, see `zoo.load`.
+        target_language: Its target language.
         report: Called with the metrics, before the picture is drawn.
         **decoding: Options of the run's `translate`, `classify` or `generate`.
 
@@ -89,7 +93,7 @@ def evaluate(
     weight = REVERSE_WEIGHT if reverse_weight is None else reverse_weight
     if by not in (None, *KINDS):
         raise unknown_name("kind of breakdown", str(by), KINDS)
-    run = zoo.load(together(path, ensemble))
+    run = zoo.load(together(path, ensemble), source_language, target_language)
     config = RunConfig.of_workdir(open_workdir(str(path)))
     task = get_task(run.spec.task)
     is_own = spec in (None, config.data.spec)
@@ -109,6 +113,7 @@ def evaluate(
         for other in other_runs:
             _ = other.shortlist  # raises before decoding if it is missing or damaged
     selection: dict[str, Any] = {"rerank": rerank} if rerank else {}
+    selection |= {name: code for name, code in zip(LANGUAGES, (source_language, target_language), strict=True) if code}
     if ensemble:
         selection["ensemble"] = ", ".join(map(str, ensemble))
     if others:

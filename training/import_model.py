@@ -7,6 +7,7 @@ from pathlib import Path
 
 from training.hardware.memory import return_freed_memory
 from zoo.cli import ArgumentParser, run_process
+from zoo.decoding_options import LANGUAGES, add_languages
 from zoo.startup import start_backend
 
 DTYPES = ("float32", "bfloat16")
@@ -40,11 +41,14 @@ def main(argv: Sequence[str] | None = None) -> None:
         default=[],
         help="an unsupported key of config.json to ignore; may be repeated",
     )
+    add_languages(parser, "that of its tokenizer")
     arguments = parser.parse_args(argv)
     start_backend()
     from training.importing.workdir import import_checkpoint
 
-    described = import_checkpoint(arguments.source, Path(arguments.workdir), arguments.dtype, arguments.ignore)
+    languages = {name: getattr(arguments, name) for name in LANGUAGES}
+    workdir, dtype = Path(arguments.workdir), arguments.dtype
+    described = import_checkpoint(arguments.source, workdir, dtype, arguments.ignore, **languages)
     print(json.dumps(described, ensure_ascii=False))
 
 

@@ -41,19 +41,26 @@ __all__ = [
 __version__ = "0.3.0"
 
 
-def load(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> Any:
+def load(
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    source_language: str | None = None,
+    target_language: str | None = None,
+) -> Any:
     """Returns the trained model of a work directory, a `zoo.inference.Run` of its task.
 
     Args:
         path: A work directory that `training.train` wrote, or `"preset:NAME"` (see `list_presets`); or a list of those
             of translators with the same tokenizers, which then choose every symbol together.
+        source_language: Of a translator of many languages, such as NLLB, the code of that of sources. Default: that of
+            the work directory.
+        target_language: The code of that of translations, likewise.
 
     Raises:
-        InputError: (a `ValueError`) If it is none, or its training has not finished; or work directories that cannot
-            be an ensemble.
+        InputError: (a `ValueError`) If it is none, or its training has not finished; work directories that cannot be
+            an ensemble; or a language that the model does not have.
     """
     paths = workdir_path(path) if isinstance(path, str | os.PathLike) else [workdir_path(each) for each in path]
-    return importlib.import_module("zoo.inference").load_run(paths)
+    return importlib.import_module("zoo.inference").load_run(paths, source_language, target_language)
 
 
 def load_model(path: str | os.PathLike[str]) -> Any:

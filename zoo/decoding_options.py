@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from zoo.errors import InputError
-from zoo.options import Option, Options, choice, count, number, size
+from zoo.options import Option, Options, choice, count, flag, number, size
 from zoo.presets import workdir_path
 from zoo.registry import get_spec
 from zoo.text import load_tokenizers
@@ -40,6 +40,21 @@ def add_ensemble(parser: ArgumentParser) -> None:
         help="seq2seq: a work directory with the same tokenizers, which chooses every symbol together with this one; "
         "again for more",
     )
+
+
+LANGUAGES = ("source_language", "target_language")
+"""Options that name the languages of a translator of many."""
+
+
+def add_languages(parser: ArgumentParser, default: str = "that of the work directory") -> None:
+    """Adds the arguments that name the languages of a translator of many; help says what is the default."""
+    for name, what in zip(LANGUAGES, ("sources", "translations"), strict=True):
+        parser.add_argument(
+            f"--{name}",
+            metavar="CODE",
+            help=f"of a translator of many languages, such as NLLB: the code of the language of {what}, such as "
+            f"deu_Latn; default: {default}",
+        )
 
 
 def together(first: Any, others: Sequence[Any]) -> Any:
@@ -103,6 +118,11 @@ class TranslationOptions(Options):
         256,
         "Largest number of target symbols, the end included; a sentence is also limited to twice the number of its "
         "source symbols plus 10 by the rules of GNMT.",
+    )
+    force_end: bool = flag(
+        False,
+        "Whether the last symbol of an answer that reaches its largest number is the end, which then takes nothing "
+        "from its log probability, as `forced_eos_token_id` says in `transformers`; else such an answer is cut.",
     )
     no_repeat_ngram: int = count(0, "No n symbols come twice in an answer; 0: they may.")
     nbest: int | None = size(

@@ -12,7 +12,7 @@ from benchmarks.gpu.steps import POLICIES
 from benchmarks.peers.attention_kinds import lengths_of, operations
 from zoo.layers import AdditiveScore, ALiBiPositions, MultiHeadAttention, SlidingWindow, SlidingWindowAttention
 from zoo.layers.core.projections import split_heads
-from zoo.layers.positions.alibi import head_slopes
+from zoo.layers.positions.relative import head_slopes
 
 Task = Mapping[str, Any]
 

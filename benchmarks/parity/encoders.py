@@ -82,7 +82,12 @@ _Described = tuple[Vocabulary, int, tuple[int, ...]]
 
 
 def _roberta(pretrained: Path, folder: Path) -> _Described:
-    """Writes GPT-2's vocabulary with RoBERTa's special pieces around it."""
+    vocabulary, tokenizer = roberta_vocabulary(pretrained, folder)
+    return vocabulary, len(tokenizer), ()
+
+
+def roberta_vocabulary(pretrained: Path, folder: Path) -> tuple[Vocabulary, Any]:
+    """Writes GPT-2's vocabulary with RoBERTa's special pieces around it, and returns it and the tokenizer."""
     from transformers import RobertaTokenizer
 
     known = json.loads(gpt2_vocabulary(pretrained).to_str())["model"]
@@ -90,7 +95,7 @@ def _roberta(pretrained: Path, folder: Path) -> _Described:
     merges = [tuple(pair.split(" ")) if isinstance(pair, str) else tuple(pair) for pair in known["merges"]]
     tokenizer = RobertaTokenizer({piece: index for index, piece in enumerate(pieces)}, merges)
     tokenizer.save_pretrained(folder)
-    return fast_vocabulary(tokenizer.backend_tokenizer), len(pieces), ()
+    return fast_vocabulary(tokenizer.backend_tokenizer), tokenizer
 
 
 def _xlm_roberta(pretrained: Path, folder: Path) -> _Described:

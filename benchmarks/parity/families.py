@@ -20,6 +20,7 @@ from benchmarks.parity.hugging_face import (
     translator_logits,
 )
 from benchmarks.parity.reference import DIM, HEADS, INNER, LAYERS, MAX_LENGTH, Reference, Vocabulary
+from benchmarks.parity.translators import fairseq
 from benchmarks.parity.vocabularies import copy_tokenizer, fast_vocabulary, gpt2_vocabulary
 
 POSITIONS = 512
@@ -230,6 +231,17 @@ def _t5(kind: str, pretrained: Path, folder: Path) -> Reference:
     return _translator(model, folder, _pieces(folder / "spiece.model"))
 
 
+def _madlad(pretrained: Path, folder: Path) -> Reference:
+    """Writes a T5 whose embeddings are those of its decoder alone, as in MADLAD-400."""
+    from safetensors.torch import load_file, save_file
+
+    reference = _t5("T5", pretrained, folder)
+    tensors = load_file(folder / "model.safetensors")
+    tensors["decoder.embed_tokens.weight"] = tensors.pop("shared.weight")
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    return reference
+
+
 def _of_ctranslate2(folder: Path, vocabularies: Mapping[str, Sequence[str]], vocabulary: Vocabulary) -> Reference:
     model = CTranslate2(str(folder), vocabularies["source"], vocabularies["target"], MAX_LENGTH)
     return Reference(
@@ -295,6 +307,13 @@ FAMILIES = [
     Family("OPUS-MT en-pt", "seq2seq", _PT, _of(_marian, "opus-mt-en-pt"), vocabulary="OPUS-MT en-pt"),
     Family("T5", "seq2seq", _T5, _of(_t5, "T5"), vocabulary="Firefox en-de, as T5's"),
     Family("mT5", "seq2seq", _T5, _of(_t5, "MT5")),
+    Family("UMT5", "seq2seq", _T5, _of(_t5, "UMT5")),
+    Family("T5, embeddings of the decoder", "seq2seq", _T5, _madlad),
+    Family("M2M-100", "seq2seq", _SPM, _of(fairseq, "m2m"), vocabulary="OPUS-MT, as M2M-100's"),
+    Family("NLLB-200", "seq2seq", [*_LLAMA, *_SPM], _of(fairseq, "nllb"), vocabulary="Llama 2, as NLLB's"),
+    Family("BART", "seq2seq", _GPT2, _of(fairseq, "bart"), vocabulary="GPT-2, as BART's"),
+    Family("mBART", "seq2seq", _SPM, _of(fairseq, "mbart"), vocabulary="OPUS-MT, as mBART's"),
+    Family("mBART-50", "seq2seq", _SPM, _of(fairseq, "mbart_50"), vocabulary="OPUS-MT, as mBART-50's"),
     Family("MiniLM", "sentence_encoder", _BERT, bert, vocabulary="MiniLM"),
     Family("BERT, classifier", "classifier", _BERT, _of(bert, classes=5)),
     Family("RoBERTa", "sentence_encoder", _GPT2, _of(encoder, "Roberta"), vocabulary="GPT-2, as RoBERTa's"),

@@ -105,9 +105,8 @@ class Ids:
 
 
 def _original_ids(tokenizer: Any) -> Sequence[int]:
-    for name in ("model_ids", "original_ids"):
-        if hasattr(tokenizer, name):
-            return list(getattr(tokenizer, name))
+    if hasattr(tokenizer, "original_ids"):
+        return list(tokenizer.original_ids)
     size = tokenizer.vocab_size  # characters, of which the last one is what is unknown
     return arrange(size, 1, 2, 0, size - 1).original_ids
 
@@ -253,7 +252,7 @@ class Comparison:
             return {"greedy": [answer.label for answer in self.run.classify(texts)]}
         if self.task == "language_model":
             return {"greedy": self.run.generate(texts, **self._export_options())}
-        options = {"rules": self.reference.rules, "max_length": self.reference.max_length}
+        options = {name: getattr(self.reference, name) for name in ("rules", "max_length", "force_end")}
         return {
             way: self.run.translate(texts, beam_size=beams, **options)
             for way, beams in (("greedy", 1), ("beam", BEAMS))
@@ -264,7 +263,7 @@ class Comparison:
             return {}
         if self.task == "language_model":  # whose length has the start in it there
             return {"max_length": self.reference.max_length - self.run.model.start_symbol}
-        return {"max_length": self.reference.max_length, "rules": self.reference.rules, "nbest": BEAMS}
+        return {"nbest": BEAMS} | {name: getattr(self.reference, name) for name in ("max_length", "rules", "force_end")}
 
     def _of_signatures(self, ask: Ask, texts: Sequence[str]) -> dict[str, list[str]]:
         """Returns the answers of an exported model by way of searching."""

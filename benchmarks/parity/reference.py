@@ -41,6 +41,7 @@ class Reference:
         rules: Whose rules its beam search follows; empty if it has none.
         max_length: The most symbols of a text that it writes, the end included; of a language model of the whole text.
         order: The id there of each of our ids, where our tokenizer does not say.
+        force_end: Whether the last symbol of an answer that reaches that length is the end.
         log_probs: Whether `logits` gives log probabilities of the symbols alone, those of a translator and its end.
     """
 
@@ -52,3 +53,4 @@ class Reference:
     max_length: int = 0
     order: Sequence[int] = ()
     log_probs: bool = False
+    force_end: bool = False

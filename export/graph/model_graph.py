@@ -1,6 +1,6 @@
 """What the signatures of a model are made of, whatever its task."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -129,7 +129,13 @@ def last_bytes(text: tf.Tensor) -> tf.Tensor:
 def read_texts(tokenizer: TokenizerGraph, text: tf.Tensor, limit: int) -> tf.Tensor:
     """Returns ids [B, S], S ≥ 1, of whole texts [B], see `zoo.text.Tokenizer.whole`, cut at `limit` symbols."""
     count = tf.shape(text)[0]
-    start = [tf.fill([count, 1], START)] if tokenizer.has_start else []
-    end = [tf.fill([count, 1], END)] if tokenizer.has_end else []
+    start = [*([START] if tokenizer.has_start else []), *tokenizer.before]
+    end = [*([END] if tokenizer.has_end else []), *tokenizer.after]
     rows = tokenizer.encode(first_bytes(text))[:, : limit - len(start) - len(end)]
-    return dense(tf.concat([*start, rows, *end], axis=1))
+    around = [[repeated(ids, count)] if ids else [] for ids in (start, end)]
+    return dense(tf.concat([*around[0], rows, *around[1]], axis=1))
+
+
+def repeated(ids: Sequence[int], count: tf.Tensor) -> tf.Tensor:
+    """Returns a row of ids so many times, int32 [count, N]."""
+    return tf.tile(tf.constant([ids], tf.int32), [count, 1])

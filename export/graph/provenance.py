@@ -19,6 +19,9 @@ def write_provenance(folder: Path, run: Run, options: ExportOptions) -> None:
         "data": run.config["data"]["spec"],
         "options": options.to_dict(),
     }
+    languages = {side: tokenizer.around.language for side, tokenizer in run.tokenizer_files().items()}
+    if any(languages.values()):
+        record["languages"] = languages
     if len(run.members) > 1:
         pairs = zip(_names(run), run.members, strict=True)
         record["ensemble"] = [{"name": name, "model": member.config["model"]} for name, member in pairs]

@@ -15,7 +15,7 @@ from export.graph.attention_weights import (
     sizes,
 )
 from export.graph.consensus import consensus
-from export.graph.model_graph import IDS, TEXT, ModelGraph, read_texts, shared, trimmed
+from export.graph.model_graph import IDS, TEXT, ModelGraph, read_texts, repeated, shared, trimmed
 from export.graph.predictions import expected_predictions, predicted
 from export.graph.signatures import SHORT_TEXTS, TEXTS, Answers, attends, register_default, register_signature, stacked
 from export.options import Seq2SeqExportOptions
@@ -50,6 +50,7 @@ class Seq2SeqGraph(ModelGraph):
         self._translator = translator(1 if self.options.rerank == "none" else self.options.beam_size)
         self._fixed_translator = translator(1, resizes=False)
         self.nbest_translator = translator(self.options.nbest or 1)
+        self.num_forced = len(run.tokenizers.target.forced)
 
     @shared(TEXT)
     def read(self, text: tf.Tensor) -> tf.Tensor:
@@ -68,24 +69,34 @@ class Seq2SeqGraph(ModelGraph):
     @shared(IDS)
     def compute(self, ids: tf.Tensor) -> Any:
         if self.options.rerank == "none":
-            return _best(self._translator, {"source": ids, "memory": self.encoded(ids)})
+            return self._best(self._translator, {"source": ids, "memory": self.encoded(ids)})
         results = self._sequences(self._translator, ids)
         chosen = consensus(self.texts(results["ids"]), results["log_prob"])
         return {name: tf.gather(answers, chosen, batch_dims=1) for name, answers in results.items()}
 
     def compute_fixed(self, ids: tf.Tensor) -> Any:
-        return _best(self._fixed_translator, {"source": ids})
+        return self._best(self._fixed_translator, {"source": ids})
+
+    def _translate(self, translator: Translator, inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        forced = self.tokenizers["target"].forced.tolist()
+        prefix = {"prefix": repeated(forced, tf.shape(inputs["source"])[0])} if forced else {}
+        results: dict[str, tf.Tensor] = translator({**inputs, **prefix})
+        return results
+
+    def _sequences(self, translator: Translator, ids: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Returns all answers to each row, best first; the ids of what is no sequence are padding."""
+        results = self._translate(translator, {"source": ids, "memory": self.encoded(ids)})
+        is_sequence = results["log_prob"][:, :, None] > LEAST_LOG_PROB
+        return {**results, "ids": tf.where(is_sequence, results["ids"], PAD)}
+
+    def _best(self, translator: Translator, inputs: dict[str, Any]) -> dict[str, tf.Tensor]:
+        """Returns the best answer to each row."""
+        return {name: answers[:, 0] for name, answers in self._translate(translator, inputs).items()}
 
     @shared(IDS)
     def hypotheses(self, ids: tf.Tensor) -> Any:
         """Returns the `ids` [B, n, L] and `log_prob` [B, n] of the n best answers; what is no sequence is padding."""
         return self._sequences(self.nbest_translator, ids)
-
-    def _sequences(self, translator: Translator, ids: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Returns all answers to each row, best first; the ids of what is no sequence are padding."""
-        results = translator({"source": ids, "memory": self.encoded(ids)})
-        is_sequence = results["log_prob"][:, :, None] > LEAST_LOG_PROB
-        return {**results, "ids": tf.where(is_sequence, results["ids"], PAD)}
 
     def texts(self, ids: tf.Tensor) -> tf.Tensor:
         """Returns the texts [B, n] of target ids [B, n, L]; what is no sequence is an empty text."""
@@ -126,11 +137,6 @@ class Seq2SeqGraph(ModelGraph):
             **chosen(weights, layer, head),
             **sizes(weights),
         }
-
-
-def _best(translator: Translator, inputs: dict[str, Any]) -> dict[str, tf.Tensor]:
-    """Returns the best answer to each row."""
-    return {name: answers[:, 0] for name, answers in translator(inputs).items()}
 
 
 def _hypotheses(run: Seq2SeqRun, options: Seq2SeqExportOptions, texts: list[str]) -> list[Hypothesis]:
@@ -188,7 +194,8 @@ def _expected_scores(run: Seq2SeqRun, options: Seq2SeqExportOptions) -> Answers:
 def score(graph: Seq2SeqGraph, source: tf.Tensor, target: tf.Tensor) -> Mapping[str, tf.Tensor]:
     """How probable each target is, given its source."""
     ids = read_texts(graph.tokenizers["target"], target, MAX_TARGET_LENGTH)
-    return {"log_prob": sequence_log_prob(graph.logits(graph.read(source), ids), ids, SYMBOLS)}
+    logits = graph.logits(graph.read(source), ids)
+    return {"log_prob": sequence_log_prob(logits[:, graph.num_forced :], ids[:, graph.num_forced :], SYMBOLS)}
 
 
 def _expected_attention(run: Seq2SeqRun, options: Seq2SeqExportOptions) -> Answers:

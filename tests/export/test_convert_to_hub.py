@@ -22,8 +22,10 @@ from zoo.vocabulary import PAD, SPECIAL_PIECES, START
 TEXTS = ["", " a man  rides", "it's 25 €", "ein Mann 😀", "naïve\tcafé"]
 _ENCODERS = ("roberta", "distilbert", "xlm_roberta", "mpnet")
 ENCODERS = (*_ENCODERS, *(f"{name}_classifier" for name in _ENCODERS))
-FAMILIES = ("gpt2", "marian", "minilm", "bert", *ENCODERS, "gpt_neox", "llama", "qwen3", "gemma2", "t5", "t5_gated")
-FAST = ("gpt2", "marian", "llama", "t5", "roberta", "distilbert_classifier", "xlm_roberta", "mpnet")
+TRANSLATORS = ("nllb", "m2m_100", "bart", "mbart", "mbart_50")
+DECODERS = ("gpt_neox", "llama", "qwen3", "gemma2")
+FAMILIES = ("gpt2", "marian", "minilm", "bert", *ENCODERS, *DECODERS, *TRANSLATORS, "t5", "t5_gated")
+FAST = ("gpt2", "marian", "llama", "t5", "roberta", "distilbert_classifier", "xlm_roberta", "mpnet", "nllb", "bart")
 LEFT_OUT = {
     **dict.fromkeys(("minilm", "roberta", "xlm_roberta", "mpnet"), {"pooler.dense.weight", "pooler.dense.bias"}),
     **dict.fromkeys(("t5", "t5_gated"), {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight"}),
@@ -60,6 +62,11 @@ REFUSED = {
     ],
     "qwen3": [({"epsilon": 1e-5}, "qk_norm", "epsilon=1e-06")],
     "gpt_neox": [({"output_bias": True}, "GPT-NeoX", "output_bias=False")],
+    "nllb": [
+        ({"normalize_first": False}, "M2M-100", "normalize_first=True"),
+        ({"positions": "sinusoidal"}, "M2M-100", "positions='fairseq_sinusoidal'"),
+    ],
+    "bart": [({"embedding_norm": False}, "BART", "embedding_norm=True"), ({"normalize_first": True}, "mBART", "codes")],
     "t5": [({"score": "scaled_dot"}, "T5", "score='dot'")],
     "t5_gated": [({"activation": "gelu"}, "GELU"), ({"tied_embeddings": "target"}, "'all' or 'none'")],
 }
@@ -101,7 +108,8 @@ def test_a_family_leaves_and_comes_in_again(family, write_family):
     check_config(written)
     for options, *words in REFUSED.get(written.family, ()):
         refused(first, "hf", options, *words)
-    if check := {"llama": check_biases, "t5_gated": check_two_tables, "gpt2": check_start}.get(written.family):
+    checks = {"llama": check_biases, "t5_gated": check_two_tables, "gpt2": check_start, "nllb": check_own_start}
+    if check := {**checks, "mbart": check_start_of_a_language}.get(written.family):
         check(first)
 
 
@@ -129,6 +137,12 @@ def check_config(written):
         # Qwen3 has no symbol that begins texts, and Gemma's queries are scaled by their matrices.
         known = (before.keys() & after.keys()) - {"bos_token_id", "query_pre_attn_scalar"}
         assert {name: after[name] for name in known} == {name: before[name] for name in known}
+    if written.family in ("nllb", "mbart", "mbart_50"):
+        files = [read_json(path / "tokenizer.json") for path in (checkpoints.FIXTURES / written.family, written.out)]
+        for part in ("normalizer", "pre_tokenizer", "decoder"):
+            assert files[1][part] == files[0][part]
+        first, again = (file["model"] for file in files)
+        assert first["vocab"] == again["vocab"] and first.get("merges") == again.get("merges")
     if written.family == "marian":
         generation = read_json(written.out / "generation_config.json")
         assert {name: before[name] for name in after} == {**after, "activation_function": "swish"}
@@ -160,6 +174,24 @@ def check_start(run):
     assert (written.config["bos_token_id"], written.config["vocab_size"]) == (size, size + 1)
     rows = written.tensors["transformer.wte.weight"]()
     np.testing.assert_array_equal(rows[size], run.model.embedding.embeddings[START])
+
+
+def check_own_start(run):
+    """Checks that what begins answers, which training has set apart from the end, becomes a token of its own."""
+    set_start_apart(run.model.target_embedding)
+    written = exported(run)
+    size = max(run.reader.original_ids) + 1
+    assert (written.config["decoder_start_token_id"], written.config["vocab_size"]) == (size, size + 1)
+    assert written.files["generation_config.json"]["bad_words_ids"] == [[1], [size]]
+    with pytest.raises(InputError, match="CTranslate2 has nothing but start and end.*eng_Latn"):
+        exported(run, "ctranslate2")
+
+
+def check_start_of_a_language(run):
+    """Checks that a code that begins answers must be that of a text."""
+    set_start_apart(run.model.target_embedding)
+    with pytest.raises(InputError, match="mBART.*code of a language"):
+        exported(run)
 
 
 def set_start_apart(embedding):

@@ -53,7 +53,14 @@ def open_source(source: str) -> Checkpoint:
     return checkpoint
 
 
-def import_checkpoint(source: str, path: Path, dtype: str = "float32", ignored: Sequence[str] = ()) -> dict[str, Any]:
+def import_checkpoint(
+    source: str,
+    path: Path,
+    dtype: str = "float32",
+    ignored: Sequence[str] = (),
+    source_language: str | None = None,
+    target_language: str | None = None,
+) -> dict[str, Any]:
     """Makes a work directory of a checkpoint, and returns a description of it.
 
     Args:
@@ -61,26 +68,44 @@ def import_checkpoint(source: str, path: Path, dtype: str = "float32", ignored: 
         path: The work directory, which must not exist or be empty.
         dtype: `"float32"` or `"bfloat16"`: the type that weights are rounded to and stored in.
         ignored: Unsupported keys of `config.json` to ignore, whose effect the user does not need.
+        source_language: Code of the source language of a translator of many languages. Default: the tokenizer's.
+        target_language: Code of its target language. Default: the tokenizer's.
 
     Raises:
         InputError: For a checkpoint that cannot be imported; nothing is then left at `path`.
     """
     with new_folder(path) as temporary:
-        described = _write_source(WorkDir(temporary), source, dtype, ignored)
+        languages = {"source": source_language, "target": target_language}
+        codes = {side: code for side, code in languages.items() if code is not None}
+        described = _write_source(WorkDir(temporary), source, dtype, ignored, codes)
     return {"workdir": str(path), **described}
 
 
-def _write_source(workdir: WorkDir, source: str, dtype: str, ignored: Sequence[str]) -> dict[str, Any]:
+def _write_source(
+    workdir: WorkDir, source: str, dtype: str, ignored: Sequence[str], languages: Mapping[str, str]
+) -> dict[str, Any]:
     """Writes the work directory of a SOURCE, and returns a description of it."""
     kind, _, path = source.partition(":")
     if ignored and kind != "hf":
         raise InputError(f"--ignore is for hf:, whose config.json has keys that may be unknown. Received: {source}.")
     if kind == _CONVERTED and path:
+        _check_languages(source, languages, False)
         converted = WorkDir(path)
         return _write_converted(workdir, converted, RunConfig.of_workdir(converted), dtype)
     checkpoint = open_source(source)
+    checkpoint.languages |= languages
     imported = get_family(checkpoint.config["model_type"])(checkpoint)
+    _check_languages(source, languages, checkpoint.has_languages)
     return _write(workdir, source, checkpoint, imported, dtype, ignored)
+
+
+def _check_languages(source: str, languages: Mapping[str, str], has_languages: bool) -> None:
+    """Raises InputError if languages are set for a model that is not a translator of many languages."""
+    for side, code in languages.items():
+        if not has_languages:
+            raise InputError(
+                f"--{side}_language is for translators of many languages, unlike {source}. Received: {code}."
+            )
 
 
 def _write_converted(workdir: WorkDir, converted: WorkDir, config: RunConfig, dtype: str) -> dict[str, Any]:
@@ -124,8 +149,8 @@ def _write(
     parameters = int(model.count_params())
     workdir.write_text(workdir.model_card, _card(source, checkpoint, config, model, ignored))
     workdir.write_text(workdir.config, config.to_json())
-    left_out = {"left_out": checkpoint.left_out} if checkpoint.left_out else {}
-    return {"model": imported.model, "parameters": parameters, **left_out}
+    notes = {name: getattr(checkpoint, name) for name in ("left_out", "search", "not_followed")}
+    return {"model": imported.model, "parameters": parameters, **{name: note for name, note in notes.items() if note}}
 
 
 def _save(model: keras.Model, path: Path) -> None:
@@ -158,8 +183,16 @@ def _card(source: str, checkpoint: Checkpoint, config: RunConfig, model: keras.M
     files = "\n".join(f"- `{name}`: SHA-256 `{sha256}`" for name, sha256 in sums.items())
     left_out = "".join(f"- `{name}…`: left out, {why}\n" for name, why in checkpoint.left_out.items())
     left_out += "".join(f"- `{key}` of `config.json`: ignored\n" for key in ignored)
+    flags = "".join(
+        f" --{name}" + (f" {value}" if value is not True else "") for name, value in checkpoint.search.items()
+    )
+    left_out += f"- Default search of its own software: `{flags.strip()}`\n" if flags else ""
+    left_out += "".join(
+        f"- `{key}: {value}` of its search: not supported\n" for key, value in checkpoint.not_followed.items()
+    )
     words = "".join(f" --ignore {key}" for key in ignored)
     dtype = "" if model.dtype_policy.name == "float32" else f" --dtype {model.dtype_policy.name}"
+    words += "".join(f" --{side}_language {code}" for side, code in checkpoint.languages.items())
     revision = checkpoint.revision or "not stated in the checkpoint"
     return f"""# {config.spec.name}, imported
 

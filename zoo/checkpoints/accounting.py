@@ -75,3 +75,67 @@ def check_every_key(
             f"{checkpoint.config_file}: {key} {expected}, and nothing here reads it. Received: {key}={value!r}. "
             f"If it changes nothing that you need, import with --ignore {key}."
         )
+
+
+_GENERATION = {
+    "describes the file": "_from_model_config transformers_version",
+    "what a call returns, or how it is computed": "cache_config cache_implementation compile_config "
+    "disable_compile low_memory output_attentions output_hidden_states output_logits output_scores "
+    "prefill_chunk_size return_dict_in_generate return_legacy_cache use_cache",
+    "how texts are searched for, which is said here where one is": "do_sample early_stopping epsilon_cutoff "
+    "eta_cutoff exponential_decay_length_penalty forced_eos_token_id length_penalty max_length max_new_tokens "
+    "max_time min_length min_new_tokens min_p no_repeat_ngram_size num_beam_groups num_beams num_return_sequences "
+    "repetition_penalty temperature top_h top_k top_p typical_p diversity_penalty encoder_no_repeat_ngram_size "
+    "encoder_repetition_penalty penalty_alpha renormalize_logits remove_invalid_values",
+    "a family reads the symbols that it needs": "bos_token_id decoder_start_token_id eos_token_id "
+    "forced_bos_token_id pad_token_id",
+}
+_NO_OTHER_ANSWERS = {key for keys in _GENERATION.values() for key in keys.split()}
+_BAD_WORDS = "bad_words_ids"
+
+
+_NOT_HERE = (
+    "do_sample min_length min_new_tokens max_new_tokens repetition_penalty encoder_repetition_penalty penalty_alpha "
+    "encoder_no_repeat_ngram_size exponential_decay_length_penalty num_beam_groups diversity_penalty max_time"
+).split()
+"""Keys that change answers where they have another value than these, and that no option of ours stands for."""
+_NEUTRAL = (None, False, 0, 1, 1.0)
+
+
+def search_of(written: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns how `transformers` searches by a `generation_config.json`, as options of a translation."""
+    stops = {True: "huggingface_early", "never": "huggingface_never"}
+    search = {
+        "rules": stops.get(written.get("early_stopping") or False, "huggingface"),
+        "beam_size": written.get("num_beams") or 1,
+        "length_penalty": written.get("length_penalty"),
+        "no_repeat_ngram": written.get("no_repeat_ngram_size"),
+        "max_length": (written.get("max_length") or 1) - 1,  # what begins an answer counts there
+        "force_end": written.get("forced_eos_token_id") is not None,
+    }
+    return {name: value for name, value in search.items() if value}
+
+
+def check_every_generation_key(checkpoint: Checkpoint, never: Collection[int]) -> None:
+    """Checks that nobody has overlooked a key of `generation_config.json`, if there is one; notes how answers are made.
+
+    Args:
+        checkpoint: The checkpoint.
+        never: The ids there of what is never written here.
+
+    Raises:
+        InputError: If there is a key that changes answers and that nothing here follows.
+    """
+    path = checkpoint.generation_file
+    written = checkpoint.json(path.name)
+    checkpoint.search = search_of(written)
+    checkpoint.not_followed = {key: written[key] for key in _NOT_HERE if written.get(key) not in _NEUTRAL}
+    if path == checkpoint.config_file:
+        return
+    for key, value in written.items():
+        if value in (None, False, [], {}) or key in _NO_OTHER_ANSWERS:
+            continue
+        if key == _BAD_WORDS and all(each in ([i] for i in never) for each in value):
+            continue
+        accepted = f"{[[i] for i in sorted(never)]}, of what is never written here" if key == _BAD_WORDS else "left out"
+        raise InputError(f"{path}: {key} must be {accepted}: nothing here follows it. Received: {key}={value!r:.200}.")

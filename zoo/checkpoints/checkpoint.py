@@ -28,6 +28,9 @@ class Checkpoint:
         files: The files of the weights.
         read_options: Keys of the configuration that somebody has read.
         left_out: Tensors that the model here has no use for, and why, by the name that a group of them begins with.
+        search: How its own software searches for answers, as options of ours, where a family accounts for that.
+        not_followed: Keys of `generation_config.json` that change answers there and that no option of ours stands for.
+        languages: The languages that a translator of many is wanted for, by side; see `language`.
 
     Args:
         path: The folder.
@@ -49,6 +52,10 @@ class Checkpoint:
         self.read_options: set[str] = set()
         self._parts: list[Checkpoint] = []
         self.left_out: dict[str, str] = {}
+        self.search: dict[str, Any] = {}
+        self.not_followed: dict[str, Any] = {}
+        self.languages: dict[str, str] = {}
+        self.has_languages = False
 
     @property
     def config_file(self) -> Path:
@@ -162,6 +169,21 @@ class Checkpoint:
     def _of_generation(self, name: str) -> Any:
         """Returns what `generation_config.json` says, `None` where it says nothing."""
         return self.json(_GENERATION).get(name) if (self.path / _GENERATION).is_file() else None
+
+    def language(self, side: str) -> str | None:
+        """Returns the language of a side, `"source"` or `"target"`, that the user asks for, if one is."""
+        self.has_languages = True
+        return self.languages.get(side)
+
+    def generation(self, name: str) -> Any:
+        """Returns what decides how a translator writes, of `generation_config.json`, or without it of `config.json`."""
+        value = self.option(name)
+        return self._of_generation(name) if (self.path / _GENERATION).is_file() else value
+
+    @property
+    def generation_file(self) -> Path:
+        """The file that says how a model writes."""
+        return self.path / _GENERATION if (self.path / _GENERATION).is_file() else self.config_file
 
     def decoder_start(self, default: int) -> int:
         """Returns the symbol that a translator reads before it writes any.

@@ -1,4 +1,4 @@
-"""The tokenizers of RoBERTa and XLM-RoBERTa, which put `<s>` and `</s>` around texts."""
+"""The tokenizers of RoBERTa and XLM-RoBERTa, and BART's, which put `<s>` and `</s>` around texts."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +16,7 @@ from zoo.checkpoints.tokenizers import (
 )
 from zoo.checkpoints.vocabulary import NEW, Arrangement, arrange
 from zoo.errors import InputError, unknown_name
-from zoo.text import ByteLevelBPETokenizer, ReorderedSubwordTokenizer
+from zoo.text import Around, ByteLevelBPETokenizer, ReorderedSubwordTokenizer, Tokenizer
 from zoo.text.subwords import read_model
 from zoo.vocabulary import END, PAD, START
 
@@ -46,6 +46,13 @@ def roberta_tokenizer(checkpoint: Checkpoint, size: int) -> tuple[ByteLevelBPETo
     Raises:
         InputError: If there are no such files, they do not go together, or they read text in another way.
     """
+    pad, start, end, unknown, _ = ids = special_ids(checkpoint, size)
+    order = arrange(size, start, end, pad, unknown)
+    return byte_level(checkpoint, order, ids).with_start(), order
+
+
+def special_ids(checkpoint: Checkpoint, size: int) -> list[int]:
+    """Returns the ids of the special pieces of RoBERTa, in the order of `NAMES`; raises as `roberta_tokenizer`."""
     config = _check_prefix(checkpoint, False)
     names = {key: content_of(config.get(key) or name) for key, name in NAMES.items()}
     path, vocabulary = _vocabulary(checkpoint, names)
@@ -54,11 +61,44 @@ def roberta_tokenizer(checkpoint: Checkpoint, size: int) -> tuple[ByteLevelBPETo
             raise InputError(
                 f"{path}: {unknown_name('piece', name, vocabulary)} Expected the special pieces of RoBERTa."
             )
-    pad, start, end, unknown, _ = ids = [vocabulary[name] for name in names.values()]
+    ids = [vocabulary[name] for name in names.values()]
     if max(ids) >= size:
         raise InputError(f"{path}: the vocabulary has special pieces for which the model has no token.")
+    return ids
+
+
+def bart_tokenizers(
+    checkpoint: Checkpoint, size: int, start: int, forced: int | None
+) -> tuple[dict[str, Tokenizer], Arrangement]:
+    """Returns the tokenizers of sources and answers, and the order of ids; see `roberta_tokenizer`.
+
+    Both kinds of texts have `<s>` before them and `</s>` after them.
+
+    Args:
+        checkpoint: The checkpoint.
+        size: Number of tokens of the model.
+        start: The id of what the decoder begins with.
+        forced: The id that answers are made to begin with, if there is one.
+
+    Raises:
+        InputError: See `roberta_tokenizer`; or if answers are made to begin with something else than `<s>`.
+    """
+    pad, first, end, unknown, _ = ids = special_ids(checkpoint, size)
+    if (pad, first, end) != _SPECIAL[:3]:
+        raise InputError(
+            f"{checkpoint.path}: padding, start and end must have the ids {_SPECIAL[:3]}. "
+            f"Received: {(pad, first, end)}."
+        )
+    if forced not in (None, first):
+        raise InputError(
+            f"{checkpoint.generation_file}: forced_bos_token_id must be {first}, {NAMES['cls_token']}, or null. "
+            f"Received: {forced!r}."
+        )
     order = arrange(size, start, end, pad, unknown)
-    return byte_level(checkpoint, order, ids).with_start(), order
+    ours = order.original_ids.index(first)
+    tokenizer = byte_level(checkpoint, order, ids)
+    kinds = {"source": Around((ours,)), "target": Around((ours,), forced=forced is not None)}
+    return {side: tokenizer.with_around(around) for side, around in kinds.items()}, order
 
 
 def _check_prefix(checkpoint: Checkpoint, expected: bool) -> dict[str, Any]:
@@ -96,11 +136,40 @@ def roberta_files(tokenizer: ByteLevelBPETokenizer) -> tuple[dict[str, Any], Arr
             f"not. Received: the ids {pad}, {start} and {end}."
         )
     names = {PAD: NAMES["pad_token"], START: NAMES["cls_token"], END: NAMES["sep_token"]}
-    files = byte_level_files(tokenizer, order, names)
-    around = {"sep": [names[END], end], "cls": [names[START], start], "trim_offsets": True, "add_prefix_space": False}
-    files[_DESCRIBED]["post_processor"] = {"type": "RobertaProcessing", **around}
+    return _with_ends(byte_level_files(tokenizer, order, names), start, end), order
+
+
+def bart_files(tokenizers: Mapping[str, Tokenizer]) -> dict[str, Any]:
+    """Returns the files of BART's tokenizer by name.
+
+    Raises:
+        InputError: If BART has no such tokenizers.
+    """
+    source, target = (tokenizers[side] for side in ("source", "target"))
+    first = source.around.before
+    if (
+        not isinstance(source, ByteLevelBPETokenizer)
+        or source.with_around(Around()).identity() != target.with_around(Around()).identity()
+        or len(first) != 1
+        or (first, ()) != (target.around.before, source.around.after)
+        or source.around.languages
+    ):
+        raise InputError(
+            f"BART has one byte-level tokenizer for both sides, with {NAMES['cls_token']} before texts. "
+            f"Received: tokenizer={source.kind!r} and {target.kind!r}."
+        )
+    order = Arrangement(source.original_ids)
+    names = {PAD: NAMES["pad_token"], START: NAMES["sep_token"], END: NAMES["sep_token"]}
+    return _with_ends(byte_level_files(source, order, names), order.original_ids[first[0]], order.original_ids[END])
+
+
+def _with_ends(files: dict[str, Any], start: int, end: int) -> dict[str, Any]:
+    """Returns files of a byte-level tokenizer that puts `<s>` and `</s>`, of these ids, around texts."""
+    around = {"sep": [NAMES["sep_token"], end], "cls": [NAMES["cls_token"], start]}
+    others = {"trim_offsets": True, "add_prefix_space": False}
+    files[_DESCRIBED]["post_processor"] = {"type": "RobertaProcessing", **around, **others}
     files["tokenizer_config.json"] |= {"tokenizer_class": "RobertaTokenizer", **_named(NAMES)}
-    return files, order
+    return files
 
 
 def _named(names: Mapping[str, str]) -> dict[str, Any]:
@@ -142,7 +211,8 @@ def xlm_roberta_tokenizer(checkpoint: Checkpoint, size: int) -> tuple[ReorderedS
     _check_pieces(checkpoint, pieces)
     pad, start, end, unknown = _SPECIAL
     order = arrange(size, start, end, pad, unknown)
-    return ReorderedSubwordTokenizer(model, _shifted(len(order.original_ids), len(pieces))).with_start(), order
+    model_ids = _shifted(len(order.original_ids), len(pieces))
+    return ReorderedSubwordTokenizer(model, model_ids, original_ids=order.original_ids).with_start(), order
 
 
 def _shifted(size: int, count: int) -> tuple[int, ...]:

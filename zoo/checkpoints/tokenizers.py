@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from zoo.checkpoints.checkpoint import Checkpoint
+from zoo.checkpoints.sentencepiece_writer import described_sentencepiece
 from zoo.checkpoints.vocabulary import NEW, Arrangement
 from zoo.errors import InputError
 from zoo.text import (
@@ -24,7 +25,7 @@ from zoo.text.reordered_subwords import UNUSED
 from zoo.text.subwords import read_model
 from zoo.vocabulary import END, PAD, SPECIAL_PIECES, START, UNKNOWN
 
-_CONFIG, _ADDED = "tokenizer_config.json", "added_tokens.json"
+_CONFIG, _ADDED, _PIECES = "tokenizer_config.json", "added_tokens.json", "spiece.model"
 # Options of a BPE that has pieces of something else than bytes, or merges them in another way.
 _OTHER_BPE = ("dropout", "byte_fallback", "ignore_merges", "continuing_subword_prefix", "end_of_word_suffix")
 
@@ -215,8 +216,6 @@ def has_bytes(tokenizer: Tokenizer) -> bool:
 
 def original_ids_of(tokenizer: Tokenizer) -> tuple[int, ...]:
     """Returns the id of each of our ids in the vocabulary that a tokenizer comes from; its own if there is none."""
-    if isinstance(tokenizer, ReorderedSubwordTokenizer):
-        return tokenizer.model_ids
     return getattr(tokenizer, "original_ids", tuple(range(tokenizer.vocab_size)))
 
 
@@ -273,28 +272,53 @@ def marian_files(tokenizers: Mapping[str, Any], order: Arrangement) -> dict[str,
     }
 
 
-def unknown_of(path: Path) -> int:
-    """Returns the id of an unknown piece in a file of SentencePiece.
+def unknown_of(model: bytes) -> int:
+    """Returns the id of an unknown piece in a SentencePiece model.
 
     Raises:
-        InputError: If it is no such file.
+        InputError: If it is no such model.
     """
-    unknown: int = read_model(path.read_bytes()).unk_id()
+    unknown: int = read_model(model).unk_id()
     return unknown
 
 
-def reordered_subwords(checkpoint: Checkpoint, name: str, order: Arrangement) -> ReorderedSubwordTokenizer:
+def t5_model(checkpoint: Checkpoint) -> bytes:
+    """Returns the SentencePiece model of `spiece.model`, or where that is missing the one of `tokenizer.json`.
+
+    Raises:
+        InputError: If there is neither, or it reads text in a way that SentencePiece does not.
+    """
+    if (checkpoint.path / _PIECES).is_file() or not (checkpoint.path / "tokenizer.json").is_file():
+        return checkpoint.file(_PIECES).read_bytes()
+    path, described = checkpoint.path / "tokenizer.json", checkpoint.json("tokenizer.json")
+    try:
+        model = described_sentencepiece(path, described, ())
+        processor = read_model(model)
+        unknown = processor.id_to_piece(processor.unk_id())
+    except InputError as error:
+        raise error if str(path) in str(error) else InputError(f"{path}: {error}") from None
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(f"{path} is damaged, or no tokenizer.json ({type(error).__name__}: {error}).") from None
+    if unknown != (expected := content_of(tokenizer_config(checkpoint).get("unk_token") or "<unk>")):
+        raise InputError(f"{path}: model.unk_id must be that of {expected}. Received: that of {unknown}.")
+    return model
+
+
+def reordered_subwords(
+    checkpoint: Checkpoint, name: str, order: Arrangement, model: bytes | None = None
+) -> ReorderedSubwordTokenizer:
     """Returns the tokenizer of a file of SentencePiece; special symbols beyond its pieces are no text.
 
     Args:
         checkpoint: The checkpoint.
         name: The name of the file.
         order: Our order of the ids.
+        model: The model. Default: what is in the file.
 
     Raises:
         InputError: If there is no such file, or words were added to its pieces.
     """
-    model = checkpoint.file(name).read_bytes()
+    model = checkpoint.file(name).read_bytes() if model is None else model
     processor = read_model(model)
     size = processor.vocab_size()
     named = {}

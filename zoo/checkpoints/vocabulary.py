@@ -59,7 +59,7 @@ class Arrangement:
             tables: What has a row for each symbol of ours.
         """
         ids = self.original_ids
-        twin = next((i for i in (PAD, END, UNKNOWN) if ids[i] == ids[START]), None)
+        twin = next((ours for ours, i in enumerate(ids) if ours != START and i == ids[START]), None)
         if twin is None or all(np.array_equal(table[twin], table[START]) for table in tables):
             return self
         return Arrangement((*ids[:START], self.size, *ids[START + 1 :]))

@@ -120,19 +120,20 @@ class BeamSearch(Search):
         log_probs = ops.reshape(best - total[:, None], (batch, size, count))
         symbols = ops.reshape(ops.cast(symbols, "int32"), (batch, size, count))
         if self.constraints.prompt is not None:
-            log_probs, symbols = self._force_prompt(index, rows, log_probs, symbols)
+            log_probs, symbols = self._force(*self.constraints.prompt_symbols(rows, index), log_probs, symbols)
+        if self.constraints.forces_end:
+            ends = ops.full_like(rows["max_length"], self.special.end)
+            log_probs, symbols = self._force(ends, self.constraints.must_end(rows, index), log_probs, symbols)
         scores = ops.reshape(rows["live_scores"][:, :, None] + log_probs, (batch, size * count))
         scores, indices = ops.top_k(scores, 2 * size)
         indices = ops.cast(indices, "int32")
         return scores, indices // count, take_per_row(ops.reshape(symbols, (batch, size * count)), indices)
 
-    def _force_prompt(self, index: Any, rows: Rows, log_probs: Any, symbols: Any) -> tuple[Any, Any]:
-        """Returns log probabilities and symbols with the prompt's symbol, if there is one, as the only extension."""
-        prompt_symbols, in_prompt = self.constraints.prompt_symbols(rows, index)
-        in_prompt = in_prompt[:, None, None]
+    def _force(self, forced: Any, is_forced: Any, log_probs: Any, symbols: Any) -> tuple[Any, Any]:
+        """Returns log probabilities and symbols with one symbol [B], where it is forced [B], as the only extension."""
+        is_forced = is_forced[:, None, None]
         first_only = ops.where(ops.arange(log_probs.shape[-1]) == 0, 0.0, LOWEST)
-        forced = prompt_symbols[:, None, None]
-        return ops.where(in_prompt, first_only, log_probs), ops.where(in_prompt, forced, symbols)
+        return ops.where(is_forced, first_only, log_probs), ops.where(is_forced, forced[:, None, None], symbols)
 
     def advance(self, index: Any, rows: Rows, state: Any, memory: Any) -> tuple[Rows, Any]:
         logits, *attention, state = self.step(ops.reshape(rows["last"], (-1,)), state, memory)

@@ -49,6 +49,8 @@ class Constraints:
         begins_with_prompt: Whether the first symbol of each prompt takes the place of the start symbol; no row's prompt
             is then empty. Beam search always begins with the start symbol.
         min_length: How many symbols, the prompt's included, come before the end at least; at most `max_lengths`.
+        forces_end: Whether the last symbol that a row has room for is the end, unless it is the prompt's. It takes
+            nothing from the log probability.
 
     Reference:
         Paulus et al. 2018, "A Deep Reinforced Model for Abstractive Summarization", section 2.5 (no trigram twice),
@@ -62,6 +64,7 @@ class Constraints:
     no_repeat_ngram: int = 0
     begins_with_prompt: bool = False
     min_length: int = 0
+    forces_end: bool = False
 
     def by_row(self) -> dict[str, Any]:
         """Returns the constraints of each row, tensors with the batch first."""
@@ -78,6 +81,18 @@ class Constraints:
     def prompt_symbols(self, rows: dict[str, Any], index: Any) -> tuple[Any, Any]:
         """Returns the prompt's symbols at `index`, [B], and which rows (of `by_row`) have one there, boolean [B]."""
         return take(rows["prompt"], index, axis=1), index < rows["prompt_length"]
+
+    @property
+    def changes_choice(self) -> bool:
+        """Whether another symbol than the most probable one may be the one to take."""
+        return bool(self.no_repeat_ngram) or self.prompt is not None or self.forces_end
+
+    def must_end(self, rows: dict[str, Any], index: Any) -> Any:
+        """Returns which rows (of `by_row`) are made to end at `index`, boolean [B]."""
+        last = index + 1 >= rows["max_length"]
+        if self.prompt is None:
+            return last
+        return ops.logical_and(last, ops.logical_not(self.prompt_symbols(rows, index)[1]))
 
     def without_early_end(self, logits: Any, index: Any) -> Any:
         """Returns logits [R, V] of the symbols at `index`, that of the end at `LOWEST` where it would be too early."""

@@ -50,7 +50,7 @@ class _SingleSequenceSearch(Search):
         logits = ban_special(self.constraints.without_early_end(logits, index), self.special)
         largest, chosen = argmax(logits)
         log_prob = -ops.log(ops.sum(ops.exp(logits - largest), axis=-1))  # of the most probable one
-        is_largest = self.choose is None and not self.constraints.no_repeat_ngram and self.constraints.prompt is None
+        is_largest = self.choose is None and not self.constraints.changes_choice
         if self.choose is not None or self.constraints.no_repeat_ngram:
             choose = self.choose or (lambda logits, rows, index: argmax(logits)[1])
             chosen = choose(self.constraints.without_repeats(logits, rows["ids"], index), rows, index)
@@ -62,6 +62,10 @@ class _SingleSequenceSearch(Search):
             chosen = ops.where(in_prompt, symbols, chosen)
             ends = ops.logical_and(ends, ops.logical_not(in_prompt))
             uncounted = ops.logical_or(uncounted, in_prompt)
+        if self.constraints.forces_end:
+            must_end = self.constraints.must_end(rows, index)
+            chosen = ops.where(must_end, self.special.end, chosen)
+            uncounted = ops.logical_or(uncounted, must_end)
         if not is_largest:
             log_prob = log_prob + (take_per_row(logits, chosen[:, None]) - largest)[:, 0]
         chosen = self.special.with_one_end(chosen, ends)

@@ -45,15 +45,29 @@ _RUNS = {
 }
 
 
-def load_run(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> Run:
+def load_run(
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    source_language: str | None = None,
+    target_language: str | None = None,
+) -> Run:
     """Returns the run of a work directory, in the class of its task; of a list of them, their ensemble.
+
+    Args:
+        path: The work directory, or several.
+        source_language: See `Seq2SeqRun.with_languages`.
+        target_language: See `Seq2SeqRun.with_languages`.
 
     Raises:
         InputError: If it is not a work directory, or its training has not finished; and see `EnsembleRun`.
     """
-    if isinstance(path, str | os.PathLike):
-        return _RUNS[Run.spec_of(path).task](path)
-    return EnsembleRun(path)
+    run = _RUNS[Run.spec_of(path).task](path) if isinstance(path, str | os.PathLike) else EnsembleRun(path)
+    languages = {"source_language": source_language, "target_language": target_language}
+    for name, code in languages.items():
+        if code is not None and not isinstance(run, Seq2SeqRun):
+            raise InputError(f"--{name} is for seq2seq models; {path} holds a {run.spec.task} model. Received: {code}.")
+    if isinstance(run, Seq2SeqRun) and (source_language, target_language) != (None, None):
+        return run.with_languages(source_language, target_language)
+    return run
 
 
 def load_model(path: str | os.PathLike[str]) -> keras.Model:

@@ -151,4 +151,6 @@ class EnsembleRun(Seq2SeqRun):
 
     def reloaded(self) -> "EnsembleRun":
         """See `Run`."""
-        return EnsembleRun([member.path for member in self._members])
+        run = EnsembleRun([member.path for member in self._members])
+        run.tokenizers = self.tokenizers
+        return run

@@ -1,8 +1,9 @@
 """A trained sequence-to-sequence model."""
 
+import copy
 import functools
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import keras
 import numpy as np
@@ -61,6 +62,41 @@ class Seq2SeqRun(Run):
     tokenizers: Tokenizers
     tokenizers_type = Tokenizers
 
+    def reloaded(self) -> "Seq2SeqRun":
+        """See `Run`."""
+        run: Any = super().reloaded()
+        run.tokenizers = self.tokenizers
+        return run  # type: ignore[no-any-return]
+
+    def with_languages(self, source: str | None = None, target: str | None = None) -> Self:
+        """Returns the same run for other languages, with the same model; for models that have codes of languages.
+
+        Args:
+            source: The code of the language of sources. Default: as it is.
+            target: The code of the language of translations. Default: as it is.
+
+        Raises:
+            InputError: If the model has no such language; close ones are named.
+        """
+        run, tokenizers = copy.copy(self), self.tokenizers._asdict()
+        for side, code in (("source", source), ("target", target)):
+            if code is None:
+                continue
+            if not tokenizers[side].around.languages:
+                fixed = " It is chosen at import: --target_language." if tokenizers["source"].around.languages else ""
+                raise InputError(
+                    f"{self.path} has no languages of its {side} to choose from.{fixed} "
+                    f"Received: {side}_language={code!r}."
+                )
+            try:
+                around = tokenizers[side].around.of_language(code)
+            except InputError as error:
+                raise InputError(f"--{side}_language: {error}") from None
+            tokenizers[side] = tokenizers[side].with_around(around)
+        run.tokenizers = Tokenizers(**tokenizers)
+        run.__dict__.pop("shortlist", None)
+        return run
+
     def source_ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Returns the ids of texts as the model reads them, the end included.
 
@@ -77,6 +113,9 @@ class Seq2SeqRun(Run):
     @functools.cached_property
     def shortlist(self) -> Shortlist:
         """The table of likely translations in the work directory; raises InputError if there is none."""
+        if self.tokenizers.target.forced:
+            language = self.tokenizers.target.around.language
+            raise InputError(f"A shortlist may lack the code that translations begin with. Received: {language!r}.")
         return Shortlist.load(WorkDir(self.path), self.model.source_vocab_size, self.model.target_vocab_size)
 
     def translator(self, options: TranslationOptions, resizes: bool | None = None) -> Translator:
@@ -144,7 +183,8 @@ class Seq2SeqRun(Run):
         def inputs(indices: list[int], batch: np.ndarray) -> Inputs:
             return {"source": batch, "target": self._pad_like(batch, [target_ids[index] for index in indices])}
 
-        scorer = self._predictor("score", lambda: Scorer(self.model))
+        forced = len(self.tokenizers.target.forced)
+        scorer = self._predictor(("score", forced), lambda: Scorer(self.model, forced))
         return [float(score) for score in self._predict(scorer, self.source_ids(sources), batch_size, inputs)]
 
     def predictions(
@@ -187,9 +227,12 @@ class Seq2SeqRun(Run):
     ) -> list[list[Hypothesis]]:
         texts = as_texts(texts)
         prefix_ids: list[list[int]] | None = None
+        target = self.tokenizers.target
         if prefixes is not None:
             prefixes = _paired("prefixes", prefixes, texts)
-            prefix_ids = self.tokenizers.target.encode(prefixes)
+            prefix_ids = [[*target.around.before, *row] for row in target.encode(prefixes)]
+        elif target.forced:
+            prefix_ids = [list(target.forced)] * len(texts)
         request = self._request(options, nbest)
         if prefixes is not None and request.shortlist:
             raise InputError(f"A shortlist may lack what `prefixes` have. Received: shortlist={request.shortlist}.")

@@ -24,6 +24,7 @@ class Scorer(Wrapper):
 
     Args:
         model: A `Seq2SeqModel`.
+        forced: How many ids each target begins with that the model is made to write: they do not count.
 
     Call arguments:
         inputs: Dict with `source` [B, S] and `target` [B, T], int32, each with its end and then padded with 0.
@@ -32,13 +33,18 @@ class Scorer(Wrapper):
         The log probability of each target, float32 [B].
     """
 
+    def __init__(self, model: Any, forced: int = 0) -> None:
+        super().__init__(model)
+        self.forced = forced
+
     def logits(self, inputs: dict[str, Any]) -> tuple[Any, Any]:
         """Returns logits [B, T, V] and the symbols that they are of, [B, T]."""
         source, target = inputs["source"], inputs["target"]
         return self.model({"source": source, "target": shifted(target)}, training=False), target
 
     def call(self, inputs: dict[str, Any]) -> Any:
-        return decoding.sequence_log_prob(*self.logits(inputs), SYMBOLS)
+        logits, target = self.logits(inputs)
+        return decoding.sequence_log_prob(logits[:, self.forced :], target[:, self.forced :], SYMBOLS)
 
 
 class Translator(Decoder):
@@ -99,6 +105,7 @@ class Translator(Decoder):
             prefix,
             self.options.no_repeat_ngram,
             min_length=MIN_LENGTHS.get(self.options.rules, 0),
+            forces_end=self.options.force_end,
         )
 
     def _step(self, last: Any, state: Any, memory: Any, **readout: Any) -> tuple[Any, ...]:

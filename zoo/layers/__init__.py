@@ -44,15 +44,10 @@ from zoo.layers.normalizations import (
     SparsemaxNormalization,
     get_normalization,
 )
-from zoo.layers.positions.alibi import ALiBiPositions
+from zoo.layers.positions.absolute import IntegerPositions, LearnedPositions, SinusoidalPositions
 from zoo.layers.positions.base import Positions
-from zoo.layers.positions.integer import IntegerPositions
-from zoo.layers.positions.learned import LearnedPositions
-from zoo.layers.positions.rotary import RotaryPositions
-from zoo.layers.positions.shaw import ShawRelativePositions
-from zoo.layers.positions.sinusoidal import SinusoidalPositions
-from zoo.layers.positions.t5 import T5RelativePositions
-from zoo.layers.positions.xpos import XPosPositions
+from zoo.layers.positions.relative import ALiBiPositions, ShawRelativePositions, T5RelativePositions
+from zoo.layers.positions.rotary import RotaryPositions, XPosPositions
 from zoo.layers.recurrent.attention_rnn import AttentionRNN
 from zoo.layers.recurrent.bahdanau_cell import RecurrentAttentionCell
 from zoo.layers.recurrent.bidirectional_encoder import BidirectionalEncoder

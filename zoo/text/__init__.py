@@ -4,7 +4,7 @@ Each tokenizer has two halves that agree line for line: this one, plain Python f
 evaluation on any Keras backend, and `export.graph.tokenizers`, TensorFlow ops that go into a SavedModel.
 """
 
-from zoo.text.base import Tokenizer, without_surrogates
+from zoo.text.base import Around, Tokenizer, without_surrogates
 from zoo.text.byte_level_bpe import ByteLevelBPETokenizer
 from zoo.text.characters import CharTokenizer
 from zoo.text.mapped_subwords import MappedSubwordTokenizer
@@ -15,6 +15,7 @@ from zoo.text.subwords import SubwordTokenizer, WordTokenizer
 from zoo.text.wordpiece import WordPieceTokenizer
 
 __all__ = [
+    "Around",
     "ByteLevelBPETokenizer",
     "CharTokenizer",
     "MappedSubwordTokenizer",

@@ -2,6 +2,7 @@
 
 import abc
 import copy
+import dataclasses
 import hashlib
 import itertools
 import json
@@ -12,7 +13,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Self
 
-from zoo.errors import InputError
+from zoo.errors import InputError, unknown_name
 from zoo.vocabulary import END, PAD, START, UNKNOWN
 from zoo.workdir import replacing
 
@@ -21,12 +22,57 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 Replace = Callable[[Path], AbstractContextManager[Path]]
 
 
+@dataclasses.dataclass(frozen=True)
+class Around:
+    """What is around whole texts besides start and end.
+
+    Attributes:
+        before: Ids before a text.
+        after: Ids after the end of a text.
+        forced: Whether a model is made to begin with `before` what it writes.
+        languages: The id of the code of each language that a text can be of.
+    """
+
+    before: tuple[int, ...] = ()
+    after: tuple[int, ...] = ()
+    forced: bool = False
+    languages: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+    @property
+    def language(self) -> str:
+        """The language whose code is around texts; empty if none is."""
+        return next((code for code, i in self.languages.items() if i in (*self.before, *self.after)), "")
+
+    def of_language(self, code: str) -> "Around":
+        """Returns what is around texts of another language.
+
+        Raises:
+            InputError: If it is unknown; close ones are named.
+        """
+        if code not in self.languages:
+            raise unknown_name("language", code, self.languages)
+        codes, new = set(self.languages.values()), self.languages[code]
+        before, after = (tuple(new if i in codes else i for i in ids) for ids in (self.before, self.after))
+        return dataclasses.replace(self, before=before, after=after)
+
+    @classmethod
+    def from_saved(cls, state: Mapping[str, Any]) -> "Around":
+        """Returns what the JSON file of a tokenizer holds; raises InputError if it is damaged."""
+        try:
+            before, after = (tuple(map(int, state[name])) for name in ("before", "after"))
+            languages = {str(code): int(i) for code, i in state["languages"].items()}
+            return cls(before, after, bool(state["forced"]), languages)
+        except (LookupError, TypeError, ValueError, AttributeError):
+            raise InputError(f"what is around texts is damaged. Received: around={state!r:.200}.") from None
+
+
 class Tokenizer(abc.ABC):
     """Turns strings into rows of ids and back. `kind` names the class in files and configurations.
 
     Attributes:
         has_start: Whether texts that are classified or embedded begin with the start symbol, as those of BERT do.
         has_end: Whether whole texts end with the end symbol where a model reads them; see `without_end`.
+        around: What else is around whole texts, such as the code of a language.
 
     Args:
         lowercase: Whether text is read in lower case (Unicode's mapping of letters; ß stays ß).
@@ -35,9 +81,15 @@ class Tokenizer(abc.ABC):
     kind: str
     has_start = False
     has_end = True
+    around = Around()
 
     def __init__(self, lowercase: bool = False):
         self.lowercase = lowercase
+
+    @property
+    def forced(self) -> tuple[int, ...]:
+        """What a model is made to begin with what it writes."""
+        return self.around.before if self.around.forced else ()
 
     @property
     @abc.abstractmethod
@@ -51,11 +103,14 @@ class Tokenizer(abc.ABC):
     def whole(self, row: list[int], limit: int | None = None) -> list[int]:
         """Returns the ids of a whole text from those of `encode`: with the end and the start, if texts have them.
 
+        What is `around` texts stands next to them, before them, and after the end.
+
         Args:
             row: The ids.
             limit: Largest number of all ids together, so that some may be cut off at the end; `None` for any.
         """
-        start, end = [START] if self.has_start else [], [END] if self.has_end else []
+        start = [*([START] if self.has_start else []), *self.around.before]
+        end = [*([END] if self.has_end else []), *self.around.after]
         kept = row if limit is None else row[: max(0, limit - len(start) - len(end))]
         return [*start, *kept, *end]
 
@@ -91,6 +146,19 @@ class Tokenizer(abc.ABC):
         """Returns the same tokenizer for a model whose whole texts begin with the start symbol."""
         tokenizer = copy.copy(self)
         tokenizer.has_start = True
+        return tokenizer
+
+    def with_around(self, around: Around) -> Self:
+        """Returns the same tokenizer for a model whose whole texts have something else around them.
+
+        Raises:
+            InputError: If that has ids that the vocabulary has not.
+        """
+        ids = [*around.before, *around.after, *around.languages.values()]
+        if wrong := [i for i in ids if not isinstance(i, int) or not UNKNOWN <= i < self.vocab_size]:
+            raise InputError(f"What is around texts must be ids of the {self.vocab_size}. Received: {wrong[0]!r}.")
+        tokenizer = copy.copy(self)
+        tokenizer.around = around
         return tokenizer
 
     def save(self, path: str | os.PathLike[str], replace: Replace = replacing) -> None:
@@ -134,9 +202,11 @@ class Tokenizer(abc.ABC):
 
     def _saved(self) -> dict[str, bytes]:
         files = self._files()
-        differs = {} if self.has_end else {"ends": False}
+        differs: dict[str, Any] = {} if self.has_end else {"ends": False}
         if self.has_start != type(self).has_start:
             differs |= {"starts": self.has_start}
+        if self.around != Around():
+            differs |= {"around": dataclasses.asdict(self.around)}
         if not differs:
             return files
         return {**files, ".json": json.dumps({**json.loads(files[".json"]), **differs}, ensure_ascii=False).encode()}

@@ -31,6 +31,8 @@ class MappedSubwordTokenizer(Tokenizer):
         pieces: The piece of each id; the first four are the special ones.
         original_ids: The id of each of these in the checkpoint that they come from, −1 for none.
         tidy: Whether spaces before English punctuation are left out of texts.
+        controls: Ids of further pieces that are no text: texts never get them, and they decode to nothing.
+        has_codes: Whether a code at the beginning of a text is one symbol.
 
     Raises:
         InputError: The bytes are no such model, or the pieces do not begin with the special ones.
@@ -42,9 +44,18 @@ class MappedSubwordTokenizer(Tokenizer):
 
     kind = "mapped_subword"
 
-    def __init__(self, model: bytes, pieces: Sequence[str], original_ids: Sequence[int], tidy: bool = False):
+    def __init__(
+        self,
+        model: bytes,
+        pieces: Sequence[str],
+        original_ids: Sequence[int],
+        tidy: bool = False,
+        controls: Sequence[int] = (),
+        has_codes: bool = True,
+    ):
         super().__init__()
         self.model, self.original_ids, self.tidy = model, tuple(original_ids), tidy
+        self.controls, self.has_codes = frozenset(controls), has_codes
         self._processor = read_model(model)
         self._pieces = tuple(pieces)
         if self._pieces[:4] != SPECIAL_PIECES or len(self._pieces) != len(self.original_ids):
@@ -52,13 +63,14 @@ class MappedSubwordTokenizer(Tokenizer):
                 f"`pieces` must begin with {SPECIAL_PIECES}, and `original_ids` be as many. "
                 f"Received: {self._pieces[:4]}, {len(self._pieces)} pieces and {len(self.original_ids)} ids."
             )
-        self._ids = {piece: index for index, piece in enumerate(self._pieces) if index > UNKNOWN}
+        text = ((piece, i) for i, piece in enumerate(self._pieces) if i > UNKNOWN and i not in self.controls)
+        self._ids = dict(text)
 
     @classmethod
     def from_saved(cls, state: Mapping[str, Any], read: Callable[[str], bytes]) -> Self:
-        return cls(
-            read(".model"), saved_list(state, "pieces"), saved_list(state, "original_ids"), bool(state.get("tidy"))
-        )
+        pieces, original_ids = (saved_list(state, name) for name in ("pieces", "original_ids"))
+        controls, has_codes = state.get("controls", ()), bool(state.get("has_codes", True))
+        return cls(read(".model"), pieces, original_ids, bool(state.get("tidy")), controls, has_codes)
 
     @property
     def vocab_size(self) -> int:
@@ -67,7 +79,7 @@ class MappedSubwordTokenizer(Tokenizer):
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         rows = []
         for text in map(clean, texts):
-            code = CODE.match(text)
+            code = CODE.match(text) if self.has_codes else None
             pieces = self._processor.encode(text[code.end() :] if code else text, out_type=str)
             rows.append([self._ids.get(piece, UNKNOWN) for piece in ([code[0], *pieces] if code else pieces)])
         return rows
@@ -78,20 +90,35 @@ class MappedSubwordTokenizer(Tokenizer):
 
     def surfaces(self) -> list[str]:
         """Returns what each id is in a text."""
-        return [*[""] * len(SPECIAL_PIECES), *(piece.replace(SPACE, " ") for piece in self._pieces[UNKNOWN + 1 :])]
+        return [
+            "" if i <= UNKNOWN or i in self.controls else piece.replace(SPACE, " ")
+            for i, piece in enumerate(self._pieces)
+        ]
 
     def piece_table(self) -> tuple[str, ...]:
         return self._pieces
 
     def _decode(self, rows: list[list[int]]) -> list[str]:
         surfaces = self.surfaces() if rows else []
-        return [self._tidied("".join(surfaces[i] for i in row).strip(" ")) for row in rows]
-
-    def _tidied(self, text: str) -> str:
-        for old, new in TIDY if self.tidy else ():
-            text = text.replace(old, new)
-        return text
+        texts = ["".join(surfaces[i] for i in row).strip(" ") for row in rows]
+        return list(map(tidied, texts)) if self.tidy else texts
 
     def _files(self) -> dict[str, bytes]:
-        state = {"kind": self.kind, "pieces": self._pieces, "original_ids": self.original_ids, "tidy": self.tidy}
+        state: dict[str, Any] = {
+            "kind": self.kind,
+            "pieces": self._pieces,
+            "original_ids": self.original_ids,
+            "tidy": self.tidy,
+        }
+        if self.controls:
+            state["controls"] = sorted(self.controls)
+        if not self.has_codes:
+            state["has_codes"] = False
         return {".model": self.model, ".json": json.dumps(state, ensure_ascii=False).encode()}
+
+
+def tidied(text: str) -> str:
+    """Returns a text without spaces before English punctuation, by the rules `TIDY`."""
+    for old, new in TIDY:
+        text = text.replace(old, new)
+    return text

@@ -6,6 +6,7 @@ from typing import Any, Self
 
 from zoo.errors import InputError
 from zoo.text.base import saved_list
+from zoo.text.mapped_subwords import SPACE, tidied
 from zoo.text.subwords import SubwordTokenizer
 from zoo.vocabulary import SPECIAL_PIECES, UNKNOWN
 
@@ -19,8 +20,11 @@ class ReorderedSubwordTokenizer(SubwordTokenizer):
     Args:
         model: A serialized SentencePiece model.
         model_ids: The id in the model of each of our ids, −1 for none. The first four are the special ones; pieces that
-            are not in it are unknown.
+            are not in it are unknown. Where what is unknown has none, it is left out of texts, which are the pieces,
+            joined, without the space before the first one, as `tokenizers` has it.
         names: What special symbols are called in the checkpoint that the model has no piece for, by our id.
+        original_ids: The id in the checkpoint of each of our ids, −1 for none, where that is not the one in the model.
+        tidy: Whether spaces before English punctuation are left out of texts, see `zoo.text.mapped_subwords.tidied`.
 
     Raises:
         InputError: The bytes are no such model, or it has fewer pieces than `model_ids` say.
@@ -28,8 +32,21 @@ class ReorderedSubwordTokenizer(SubwordTokenizer):
 
     kind = "reordered_subword"
 
-    def __init__(self, model: bytes, model_ids: Sequence[int], names: Mapping[int, str] | None = None):
-        self.model_ids, self.names = tuple(model_ids), dict(names or {})
+    def __init__(
+        self,
+        model: bytes,
+        model_ids: Sequence[int],
+        names: Mapping[int, str] | None = None,
+        original_ids: Sequence[int] | None = None,
+        tidy: bool = False,
+    ):
+        self.model_ids, self.names, self.tidy = tuple(model_ids), dict(names or {}), tidy
+        self.original_ids = self.model_ids if original_ids is None else tuple(original_ids)
+        if len(self.original_ids) != len(self.model_ids):
+            raise InputError(
+                f"`original_ids` must be as many as `model_ids`, {len(self.model_ids)}. "
+                f"Received: {len(self.original_ids)}."
+            )
         super().__init__(model)
 
     def _read_pieces(self) -> tuple[str, ...]:
@@ -42,13 +59,15 @@ class ReorderedSubwordTokenizer(SubwordTokenizer):
         for index, model_id in enumerate(self.model_ids):
             if index > UNKNOWN and model_id >= 0:
                 self.ids_of_model[model_id] = index
-        others = (pieces[i] if i >= 0 else UNUSED for i in self.model_ids[len(SPECIAL_PIECES) :])
-        return (*SPECIAL_PIECES, *others)
+        first = len(SPECIAL_PIECES)
+        others = enumerate(self.model_ids[first:], start=first)
+        return (*SPECIAL_PIECES, *(pieces[i] if i >= 0 else self.names.get(ours, UNUSED) for ours, i in others))
 
     @classmethod
     def from_saved(cls, state: Mapping[str, Any], read: Callable[[str], bytes]) -> Self:
         names = {int(index): name for index, name in state.get("names", {}).items()}
-        return cls(read(".model"), saved_list(state, "model_ids"), names)
+        original_ids = saved_list(state, "original_ids") if "original_ids" in state else None
+        return cls(read(".model"), saved_list(state, "model_ids"), names, original_ids, bool(state.get("tidy")))
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         return [[self.ids_of_model[i] for i in row] for row in super().encode(texts)]
@@ -58,10 +77,20 @@ class ReorderedSubwordTokenizer(SubwordTokenizer):
         return [(tuple(self.ids_of_model[i] for i in ids), log_probability) for ids, log_probability in found]
 
     def _decode(self, rows: list[list[int]]) -> list[str]:
-        return super()._decode([[self.model_ids[i] for i in row if self.model_ids[i] >= 0] for row in rows])
+        rows = [[self.model_ids[i] for i in row if self.model_ids[i] >= 0] for row in rows]
+        if self.model_ids[UNKNOWN] >= 0:
+            texts = super()._decode(rows)
+        else:
+            piece = self._processor.id_to_piece
+            texts = ["".join(map(piece, row)).removeprefix(SPACE).replace(SPACE, " ") for row in rows]
+        return list(map(tidied, texts)) if self.tidy else texts
 
     def _files(self) -> dict[str, bytes]:
         state: dict[str, Any] = {"kind": self.kind, "model_ids": self.model_ids}
         if self.names:
             state["names"] = self.names
+        if self.original_ids != self.model_ids:
+            state["original_ids"] = self.original_ids
+        if self.tidy:
+            state["tidy"] = True
         return {".model": self.model, ".json": json.dumps(state).encode()}

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo.errors import InputError, unknown_name
-from zoo.text.base import Tokenizer
+from zoo.text.base import Around, Tokenizer
 from zoo.text.byte_level_bpe import ByteLevelBPETokenizer
 from zoo.text.characters import CharTokenizer
 from zoo.text.mapped_subwords import MappedSubwordTokenizer
@@ -71,7 +71,8 @@ def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
         tokenizer = _KINDS[kind].from_saved(state, lambda suffix: _read(path.with_name(f"{path.name}{suffix}")))
         tokenizer = tokenizer if state.get("ends", True) else tokenizer.without_end()
         starts = state.get("starts", tokenizer.has_start)
-        return tokenizer.with_start() if starts else tokenizer.without_start()
+        tokenizer = tokenizer.with_start() if starts else tokenizer.without_start()
+        return tokenizer.with_around(Around.from_saved(state["around"])) if "around" in state else tokenizer
     except InputError as error:
         raise InputError(f"{described}: {error}") from error
 

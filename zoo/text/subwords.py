@@ -227,12 +227,12 @@ def _with_joiners(model: bytes) -> bytes:
     replace it: field 2 of field 3 of the model. Without its mark of a leaf, what a rule replaces is never found.
     """
     changed = bytearray(model)
-    for number, start, end in _fields(model, 0, len(model)):
+    for number, start, end in fields(model, 0, len(model)):
         if number == 1:  # a piece
             for joiner, other in _JOINERS.items():
                 changed[start:end] = changed[start:end].replace(other.encode(), joiner.encode())
         elif number == 3:
-            for inner, first, last in _fields(model, start, end):
+            for inner, first, last in fields(model, start, end):
                 if inner == 2 and last - first > 4:
                     (size,) = struct.unpack_from("<I", model, first)
                     for joiner in _JOINERS:
@@ -260,7 +260,7 @@ def _forget_rule(model: bytearray, start: int, count: int, key: bytes) -> None:
             place ^= offset(unit(place))
 
 
-def _fields(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, int]]:
+def fields(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, int]]:
     """Yields the length-delimited fields of a protobuf message: number, and where the content begins and ends."""
     sizes = {1: 8, 5: 4}
     while at < end:

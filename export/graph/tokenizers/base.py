@@ -2,12 +2,14 @@
 
 import abc
 import functools
+import re
 from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
 
 from zoo.text import Tokenizer
+from zoo.text.mapped_subwords import TIDY
 from zoo.vocabulary import END, PAD, UNKNOWN
 
 
@@ -25,6 +27,11 @@ class TokenizerGraph(tf.Module, abc.ABC):
         self.vocab_size = tokenizer.vocab_size
         self.lowercase = tokenizer.lowercase
         self.has_start, self.has_end = tokenizer.has_start, tokenizer.has_end
+        self.before, self.after = (
+            np.array(tokenizer.around.before, np.int32),
+            np.array(tokenizer.around.after, np.int32),
+        )
+        self.forced = np.array(tokenizer.forced, np.int32)
         # Held as NumPy bytes: an EagerTensor would tie the module to the runtime that made it.
         self._pieces = string_table(("", *tokenizer.piece_table()[PAD + 1 :]))
 
@@ -72,3 +79,15 @@ def joined(ids: tf.RaggedTensor, first: np.ndarray, within: np.ndarray) -> tf.Te
     is_first = tf.range(tf.size(values, tf.int64)) == tf.gather(ids.row_starts(), ids.value_rowids())
     pieces = tf.where(is_first, tf.gather(tf.constant(first), values), tf.gather(tf.constant(within), values))
     return tf.strings.reduce_join(ids.with_flat_values(pieces), axis=1)
+
+
+def tidying() -> list[tuple[str, str]]:
+    """Returns what is replaced by what, in order, in a text that is made tidy; see `zoo.text.mapped_subwords.TIDY`."""
+    return [(re.escape(old), new) for old, new in TIDY]
+
+
+def replaced(text: tf.Tensor, rules: Sequence[tuple[str, str]]) -> tf.Tensor:
+    """Returns texts in which patterns are replaced, one after the other."""
+    for pattern, new in rules:
+        text = tf.strings.regex_replace(text, pattern, new)
+    return text

@@ -1,13 +1,10 @@
 """SentencePiece with the ids of another vocabulary, in the graph."""
 
-import re
-
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from export.graph.tokenizers.base import TokenizerGraph, string_table, tokenizer_graph
+from export.graph.tokenizers.base import TokenizerGraph, replaced, string_table, tidying, tokenizer_graph
 from zoo.text import MappedSubwordTokenizer
-from zoo.text.mapped_subwords import TIDY
 from zoo.vocabulary import UNKNOWN
 
 _CODE = "(?s)^>>.*?<<"
@@ -29,10 +26,14 @@ class MappedSubwordGraph(TokenizerGraph):
         )
         self._ids = tf.lookup.StaticHashTable(initializer, UNKNOWN)
         self._surfaces = string_table(tokenizer.surfaces())
-        self._replaced = [("^ +| +$", ""), *((re.escape(old), new) for old, new in TIDY if tokenizer.tidy)]
+        self._has_codes = tokenizer.has_codes
+        self._replaced = [("^ +| +$", ""), *(tidying() if tokenizer.tidy else ())]
 
     def encode(self, text: tf.Tensor) -> tf.RaggedTensor:
         text = self._read(text)
+        if not self._has_codes:
+            pieces = self._processor.tokenize(text)
+            return pieces.with_flat_values(self._ids.lookup(pieces.flat_values))
         rest = tf.strings.regex_replace(text, _CODE, "", replace_global=False)
         code_size = tf.strings.length(text) - tf.strings.length(rest)
         code = tf.strings.substr(text, tf.zeros_like(code_size), code_size)
@@ -46,6 +47,4 @@ class MappedSubwordGraph(TokenizerGraph):
     def _decode(self, ids: tf.RaggedTensor) -> tf.Tensor:
         pieces = tf.ragged.map_flat_values(tf.gather, tf.constant(self._surfaces), ids)
         text = tf.strings.reduce_join(pieces, axis=1)
-        for pattern, new in self._replaced:
-            text = tf.strings.regex_replace(text, pattern, new)
-        return text
+        return replaced(text, self._replaced)

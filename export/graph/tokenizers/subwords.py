@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from export.graph.tokenizers.base import TokenizerGraph, joined, tokenizer_graph
+from export.graph.tokenizers.base import TokenizerGraph, joined, replaced, tidying, tokenizer_graph
 from zoo.text import ReorderedSubwordTokenizer, SubwordTokenizer
 from zoo.text.mapped_subwords import SPACE
 from zoo.vocabulary import SPECIAL_PIECES, UNKNOWN, UNKNOWN_SURFACE
@@ -50,6 +50,7 @@ class ReorderedSubwordGraph(SubwordGraph):
         begun = zip(pieces, self._surfaces, strict=True)
         first = [text[1:] if drops_space and piece.startswith(SPACE) else text for piece, text in begun]
         self._first_surfaces = np.array(first, dtype=object)
+        self._replaced = tidying() if tokenizer.tidy else []
 
     def encode(self, text: tf.Tensor) -> tf.RaggedTensor:
         return tf.ragged.map_flat_values(tf.gather, tf.constant(self._ids_of_model), super().encode(text))
@@ -57,7 +58,8 @@ class ReorderedSubwordGraph(SubwordGraph):
     def _decode(self, ids: tf.RaggedTensor) -> tf.Tensor:
         is_text = tf.ragged.map_flat_values(tf.gather, tf.constant(self._surfaces != b""), ids)
         text = joined(tf.ragged.boolean_mask(ids, is_text), self._first_surfaces, self._surfaces)
-        return tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace", replacement_char=0xFFFD)
+        text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace", replacement_char=0xFFFD)
+        return replaced(text, self._replaced)
 
 
 def _surface(piece: str) -> bytes:

@@ -20,7 +20,7 @@ def written(tmp_path_factory):
     def write(card, measured=None, **options):
         tmp_path = tmp_path_factory.mktemp("written")
         config = {"model": {"name": "rnnsearch"}, "data": {"spec": "dates"}}
-        run = SimpleNamespace(path=tmp_path, spec=get_spec("rnnsearch"), config=config)
+        run = SimpleNamespace(path=tmp_path, spec=get_spec("rnnsearch"), config=config, tokenizer_files=dict)
         run.members = [run]
         if card:
             (tmp_path / "MODEL_CARD.md").write_text(card, encoding="utf-8")

@@ -112,8 +112,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "the symbols of a prompt cost probability in beam search",
         "zoo/decoding/beam.py",
-        "ops.where(in_prompt, first_only, log_probs)",
-        "ops.where(in_prompt, first_only + log_probs, log_probs)",
+        "ops.where(is_forced, first_only, log_probs)",
+        "ops.where(is_forced, first_only + log_probs, log_probs)",
         BEAM,
     ),
     Mutant(

@@ -75,7 +75,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "a layer of MPNet after the first has biases of its own",
         "zoo/models/shared/transformer_layers.py",
-        "if self.options.positions in T5_POSITIONS:",
+        "if self.options.positions in T5_POSITIONS and self.options.share_positions:",
         'if self.options.positions == "t5":',
         (f"{_VECTORS}[mpnet]",),
     ),

@@ -11,6 +11,7 @@ KERNEL = (f"{EXECUTION}/test_execution.py::test_what_a_fused_kernel_is_not_asked
 ZERO = (f"{EXECUTION}/test_edges_of_execution.py::test_sizes_of_zero",)
 PLAN = (f"{EXECUTION}/test_plan.py",)
 SHORTCUTS = ("tests/zoo/layers/core/test_shortcuts.py",)
+PLAIN = ("tests/zoo/layers/attention/test_plain_calls.py",)
 KERNELS, DROPOUT = (f"{CORE}/test_kernels.py",), (f"{CORE}/test_dropout.py",)
 CUTS = ("tests/zoo/layers/attention/test_cuts.py",)
 LOOPS = ("tests/zoo/layers/recurrent/test_loops.py::test_layers_are_those_of_keras",)
@@ -268,6 +269,48 @@ MUTANTS: list[Mutant] = [
         "if any(dense.activation not in (None, keras.activations.linear) for dense in projections):",
         "if False:",
         SHORTCUTS,
+    ),
+    Mutant(
+        "the common case of heads ignores positions, soft-cap and gate",
+        "zoo/layers/attention/multi_head.py",
+        "has_no_parts = all(part is None for part in parts)",
+        "has_no_parts = True",
+        PLAIN,
+    ),
+    Mutant(
+        "the common case ignores which steps a class overrides",
+        "zoo/layers/attention/description.py",
+        "by_formula = keeps(self, PLAIN, _STEPS) and",
+        "by_formula =",
+        PLAIN,
+    ),
+    Mutant(
+        "a layer does not forget what its score did",
+        "zoo/layers/core/saving.py",
+        "for holder in _holders.get(self, ()):",
+        "for holder in ():",
+        PLAIN,
+    ),
+    Mutant(
+        "the common case computes layers that are not built",
+        "zoo/layers/attention/base.py",
+        "if not self.built or not self.is_plain():",
+        "if not self.is_plain():",
+        PLAIN,
+    ),
+    Mutant(
+        "the common case takes an empty sequence of keys",
+        "zoo/layers/attention/base.py",
+        "elif visible.may_hide_all and not causal:",
+        "elif False:",
+        PLAIN,
+    ),
+    Mutant(
+        "the common case of heads returns weights after dropout",
+        "zoo/layers/attention/multi_head.py",
+        "dropped = weights if seed is None else",
+        "dropped = weights = weights if seed is None else",
+        PLAIN,
     ),
     Mutant(
         "what is read in a branch is kept for outside of it",

@@ -9,8 +9,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "a row without any key keeps uniform weights",
         "zoo/layers/core/softmax.py",
-        "return ops.cast(ops.where(mask, weights, ops.cast(0.0, wide)), dtype)",
-        "return ops.cast(weights, dtype)",
+        "weights = ops.where(mask, weights, ops.cast(0.0, wide))",
+        "pass",
         (f"{ATTENTION}/test_masks.py",),
     ),
     Mutant(
@@ -117,7 +117,14 @@ MUTANTS: list[Mutant] = [
         "zoo/layers/attention/description.py",
         "dropped = weights if seed is None else drop_weights(weights, self.dropout, seed)",
         "dropped = weights = weights if seed is None else drop_weights(weights, self.dropout, seed)",
-        ("tests/zoo/layers/test_contract.py::test_contract[additive_attention]",),
+        (f"{ATTENTION}/test_plain_calls.py",),
+    ),
+    Mutant(
+        "the common case of one head returns weights after dropout",
+        "zoo/layers/attention/single_head.py",
+        "dropped = weights if seed is None else",
+        "dropped = weights = weights if seed is None else",
+        (f"{ATTENTION}/test_plain_calls.py",),
     ),
     Mutant(
         "differential attention subtracts the first softmax",

@@ -221,8 +221,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "text is never made tidy",
         "zoo/text/mapped_subwords.py",
-        "for old, new in TIDY if self.tidy else ():",
-        "for old, new in ():",
+        "return list(map(tidied, texts)) if self.tidy else texts",
+        "return texts",
         OF_OTHERS,
     ),
     Mutant(

@@ -179,6 +179,28 @@ def test_an_end_that_would_be_too_early_is_not_written(resizes):
     assert np.all(ops.convert_to_numpy(ids)[:, :, 2] == END)
 
 
+def test_the_last_symbol_may_be_made_the_end_and_costs_nothing(resizes):
+    # By itself no row ever ends.
+    table = np.zeros((2, 2 * 5**4, 5), "float32")
+    table[:, :, 3] = 9.0
+    step, state = stepper(table)
+    (each,) = -np.log1p(2 * np.exp(-9.0, dtype="float64"))[None]  # of three symbols
+    expected, log_probs = [[3, 3, END, PAD], [3, 3, 3, END]], [2 * each, 3 * each]
+    limits = constraints([3, 4], forces_end=True)
+    ids, found = map(ops.convert_to_numpy, decoding.greedy_search(step, state, limits, resizes=resizes))
+    assert ids.tolist() == expected
+    np.testing.assert_allclose(found, log_probs, rtol=1e-3)
+    for rules in ("gnmt", "huggingface", "huggingface_never"):  # others are content with what has ended before
+        found = beam_search(step, repeat_rows(state, 2), limits, 2, 1.0, resizes=resizes, rules=rules)
+        ids, found = map(ops.convert_to_numpy, found)
+        assert ids[:, 0].tolist() == expected and np.all(found[:, 1] < found[:, 0])
+        np.testing.assert_allclose(found[:, 0], log_probs, rtol=1.1)  # start and padding may count
+    # What a prompt has there stays.
+    limits = constraints([3, 4], prompts=[(3, 4, 4), (4,)], forces_end=True)
+    ids, _ = decoding.greedy_search(step, state, limits, resizes=resizes)
+    assert ops.convert_to_numpy(ids).tolist() == [[3, 4, 4, PAD], [4, 3, 3, END]]
+
+
 def test_without_room_there_is_one_answer_and_it_is_empty():
     step, state = stepper(scripts(5, 3, 7, 4))
     for rules in RULES:

@@ -5,6 +5,7 @@ A new one is a function, here or in a module of yours that `--import` names, und
 """
 
 from zoo.checkpoints.families import (  # noqa: F401 (they register their families)
+    bart,
     bert,
     ctranslate2,
     ctranslate2_decoder,
@@ -13,6 +14,7 @@ from zoo.checkpoints.families import (  # noqa: F401 (they register their famili
     gpt2,
     gpt_neox,
     llama,
+    m2m_100,
     marian,
     marian_native,
     mpnet,

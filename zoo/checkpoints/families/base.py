@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from zoo.errors import InputError, unknown_name
-from zoo.text import Tokenizer
+from zoo.text import Around, Tokenizer
 
 ACTIVATIONS = {
     "gelu_new": "gelu_tanh",
@@ -61,17 +61,24 @@ class Trained:
     tokenizers: Mapping[str, Tokenizer]
     data: Mapping[str, Any]
 
-    def check(self, family: str, free: Collection[str], **fixed: Any) -> None:
+    def check(self, family: str, free: Collection[str], with_around: bool = False, **fixed: Any) -> None:
         """Checks that a family has what the options say.
 
         Args:
             family: Its name, for the error.
             free: The options whose value is free.
+            with_around: Whether texts may have more around them than start and end, see `zoo.text.Around`.
             **fixed: The values of others, where they are not the usual ones.
 
         Raises:
             InputError: If it has not; the option is named.
         """
+        for name, tokenizer in self.tokenizers.items():
+            if not with_around and tokenizer.around != Around():
+                raise InputError(
+                    f"{family} has nothing but start and end around texts. Received: {name} texts with "
+                    f"{tokenizer.around.language or 'another token'!r}."
+                )
         only = {**self.usual, **fixed}
         for name, value in self.options.items():
             if name not in free and value != only.get(name):

@@ -99,7 +99,7 @@ def decoder(
     size = checkpoint.option("vocab_size", 32000)
     start, (end, *others) = checkpoint.option("bos_token_id"), checkpoint.ends(2)
     pieces = checkpoint.path / "tokenizer.model"
-    unknown = unknown_of(pieces) if pieces.is_file() else None
+    unknown = unknown_of(pieces.read_bytes()) if pieces.is_file() else None
     pad = checkpoint.option("pad_token_id")
     pad = None if pad in (start, end, unknown, -1) else pad
     order = arrange(size, end if start is None else start, end, pad, unknown)

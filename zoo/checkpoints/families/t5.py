@@ -1,4 +1,4 @@
-"""T5 and mT5 (`t5`, `mt5`): RMS norm before each part, biases for distances, dot products that are not scaled."""
+"""T5, mT5 and UMT5 (`t5`, `mt5`, `umt5`): pre-norm with RMS norm, biases for distances, dot products not scaled."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -30,14 +30,15 @@ from zoo.checkpoints.families.layouts import (
     read_mapped,
     write_mapped,
 )
-from zoo.checkpoints.tokenizers import reordered_subwords, t5_files, unknown_of
+from zoo.checkpoints.tokenizers import reordered_subwords, t5_files, t5_model, unknown_of
 from zoo.checkpoints.vocabulary import Arrangement, arrange
 from zoo.errors import InputError
 from zoo.vocabulary import END, PAD, START
 
 _BUCKETS = 32
 _LOGITS = "lm_head.weight"
-_FIXED = {
+_TABLES = ("shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
+_FIXED: dict[str, Any] = {
     "normalize_first": True,
     "normalization": "rms_norm",
     "use_bias": False,
@@ -47,9 +48,11 @@ _FIXED = {
 }
 
 
-@register_family("t5", "mt5")
+@register_family("t5", "mt5", "umt5")
 def t5(checkpoint: Checkpoint) -> Imported:
-    """Returns a checkpoint of T5, version 1.1 and mT5 included.
+    """Returns a checkpoint of T5, version 1.1, mT5, UMT5 and MADLAD-400 included.
+
+    UMT5 has biases for distances in every layer. MADLAD-400 keeps its embeddings with encoder and decoder.
 
     T5 divides what its logits are made of by √D, version 1.1 and mT5 do not; here the last normalisation does. What
     begins an answer is padding there, which is never written; here it is there twice.
@@ -57,11 +60,12 @@ def t5(checkpoint: Checkpoint) -> Imported:
     Raises:
         InputError: If it differs from these in what we do not have.
     """
-    mt5 = checkpoint.config["model_type"] == "mt5"
+    kind_of_t5 = checkpoint.config["model_type"]
+    mt5 = kind_of_t5 != "t5"  # the defaults of UMT5 are the same
     checkpoint.option("relative_attention_num_buckets", _BUCKETS, only=_BUCKETS)
     checkpoint.option("is_encoder_decoder", True, only=True)
     size, dim = checkpoint.option("vocab_size", 250112 if mt5 else 32128), checkpoint.option("d_model", 512)
-    pieces = checkpoint.file("spiece.model")
+    pieces = t5_model(checkpoint)
     pad, end = checkpoint.option("pad_token_id", 0), checkpoint.end(1)
     order = arrange(size, checkpoint.decoder_start(pad), end, pad, unknown_of(pieces))
     layers = checkpoint.option("num_layers", 8 if mt5 else 6)
@@ -83,23 +87,38 @@ def t5(checkpoint: Checkpoint) -> Imported:
         "gated": kind.startswith("gated-"),
         "epsilon": checkpoint.option("layer_norm_epsilon", 1e-6),
         "max_distance": checkpoint.option("relative_attention_max_distance", 128),
+        "share_positions": kind_of_t5 != "umt5",
         "tied_embeddings": "all" if _is_tied(checkpoint, (size, dim)) else "none",
         "dropout": checkpoint.option("dropout_rate", 0.1),
         "attention_dropout": checkpoint.option("dropout_rate", 0.1),
         "feed_forward_dropout": checkpoint.option("dropout_rate", 0.1),
         **_FIXED,
     }
-    tokenizer = reordered_subwords(checkpoint, "spiece.model", order)  # rows beyond the pieces may be written
+    tokenizer = reordered_subwords(checkpoint, "spiece.model", order, pieces)  # rows beyond the pieces may be written
     tokenizers = {"source": tokenizer, "target": tokenizer}
     return Imported("transformer_base", options, tokenizers, lambda model: _weights(checkpoint, model, order, size))
 
 
 def _is_tied(checkpoint: Checkpoint, shape: tuple[int, int]) -> bool:
     """Returns whether embeddings and logits are of one table, which may be there twice."""
-    logits, embeddings = "lm_head.weight", "shared.weight"
-    return not checkpoint.has(logits) or np.array_equal(
-        checkpoint.read(logits, shape), checkpoint.read(embeddings, shape)
+    return not checkpoint.has(_LOGITS) or np.array_equal(
+        checkpoint.read(_LOGITS, shape), checkpoint.read(_table(checkpoint, shape), shape)
     )
+
+
+def _table(checkpoint: Checkpoint, shape: tuple[int, int]) -> str:
+    """Returns the name of the embeddings, which may be there several times.
+
+    Raises:
+        InputError: If they differ: software differs in which of them it takes.
+    """
+    first, *others = [name for name in _TABLES if checkpoint.has(name)] or [_TABLES[0]]
+    for name in others:
+        if not np.array_equal(checkpoint.read(name, shape), checkpoint.read(first, shape)):
+            raise InputError(
+                f"{checkpoint.path}: {name} differs from {first}, and encoder and decoder share one table."
+            )
+    return first
 
 
 _SAME = {  # our options, by their names in config.json
@@ -117,16 +136,16 @@ _OTHERS = ("source_vocab_size", "target_vocab_size", "decoder_layers", "key_dim"
 
 @register_writer("zoo.models.seq2seq.transformer:Transformer", usual="transformer_base")
 def to_t5(trained: Trained) -> Exported:
-    """Returns a Transformer as a checkpoint of T5, version 1.1, whose logits are not scaled.
+    """Returns a Transformer as a checkpoint of T5, version 1.1, whose logits are not scaled, or of UMT5.
 
     Raises:
         InputError: If T5 has no such option or tokenizer.
     """
     model, options = trained.model, trained.options
-    trained.check("T5", {*_SAME.values(), *_DROPOUTS, *_OTHERS, "tied_embeddings"}, **_FIXED)
+    trained.check("T5", {*_SAME.values(), *_DROPOUTS, *_OTHERS, "share_positions", "tied_embeddings"}, **_FIXED)
     if options["tied_embeddings"] == "target":
         raise InputError("T5 has tied_embeddings='all' or 'none' only. Received: tied_embeddings='target'.")
-    activation = activation_name("T5", options["activation"])
+    activation, shared = activation_name("T5", options["activation"]), options.get("share_positions", True)
     if options["gated"] and activation == "gelu":
         raise InputError("A T5 with gates has no exact GELU, but activation='gelu_tanh'. Received: activation='gelu'.")
     kind = f"gated-{activation.replace('gelu_new', 'gelu')}" if options["gated"] else activation
@@ -135,8 +154,8 @@ def to_t5(trained: Trained) -> Exported:
     files, order = t5_files(trained.tokenizers, [np.asarray(table.embeddings), *logits])
     pad, start, end = (order.original_ids[i] for i in (PAD, START, END))
     config = {
-        "architectures": ["T5ForConditionalGeneration"],
-        "model_type": "t5",
+        "architectures": [f"{'' if shared else 'UM'}T5ForConditionalGeneration"],
+        "model_type": "t5" if shared else "umt5",
         "is_encoder_decoder": True,
         "vocab_size": order.size,
         "num_decoder_layers": options["decoder_layers"] or options["num_layers"],
@@ -161,15 +180,18 @@ def to_t5(trained: Trained) -> Exported:
 def _weights(checkpoint: Checkpoint, model: Any, order: Arrangement, size: int) -> Weights:
     # Older files say so by another name, for reasons of history; mT5 ignores both.
     tied = checkpoint.option("tie_word_embeddings", True) is not False
-    divides = checkpoint.option("scale_decoder_outputs", tied) and checkpoint.config["model_type"] == "t5"
+    divides = checkpoint.option("scale_decoder_outputs", tied) and checkpoint.config["model_type"] != "mt5"
     factor = model.model_dim**-0.5 if divides else 1.0
-    yield from read_mapped(checkpoint, tensors(model, order, size, factor))
-    checkpoint.ignore("encoder.embed_tokens.weight", "decoder.embed_tokens.weight", _LOGITS)
+    table = _table(checkpoint, (size, model.model_dim))
+    yield from read_mapped(checkpoint, tensors(model, order, size, factor, table))
+    checkpoint.ignore(*_TABLES, _LOGITS)
     unused = "block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
     checkpoint.ignore(f"encoder.{unused}", f"decoder.{unused}")
 
 
-def tensors(model: Any, order: Arrangement, size: int, factor: float = 1.0) -> Iterator[Mapped]:
+def tensors(
+    model: Any, order: Arrangement, size: int, factor: float = 1.0, table: str = _TABLES[0]
+) -> Iterator[Mapped]:
     """Yields the tensors of a T5 with what each holds of a model, to be read or written.
 
     Args:
@@ -177,12 +199,13 @@ def tensors(model: Any, order: Arrangement, size: int, factor: float = 1.0) -> I
         order: The order of its symbols.
         size: The number of symbols in the checkpoint.
         factor: What its logits are multiplied by.
+        table: The name of the embeddings.
     """
     target, rows = model.target_embedding, Rows(order, size)
     if model.tied_embeddings == "all":
-        yield Mapped("shared.weight", (target.embeddings,), rows)
+        yield Mapped(table, (target.embeddings,), rows)
     else:
-        yield Mapped("shared.weight", (target.embeddings, model.source_embedding.embeddings), Copies(2, rows))
+        yield Mapped(table, (target.embeddings, model.source_embedding.embeddings), Copies(2, rows))
         yield Mapped(_LOGITS, (target.reverse_embeddings,), Rows(order, size, columns=True))
     for side, blocks in (("encoder", model.encoder_blocks), ("decoder", model.decoder_blocks)):
         for index, block in enumerate(blocks):
@@ -200,7 +223,8 @@ def tensors(model: Any, order: Arrangement, size: int, factor: float = 1.0) -> I
             yield from linear(f"{inner}.wo", feed_forward.output_dense, bias=False)
             for number, norm in enumerate(block.norms):
                 yield from normalization(f"{name}{number}.layer_norm", norm)
-        biases = f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
-        yield Mapped(biases, (attentions_of(blocks[0])[0].positions.embeddings,), Transposed(Columns()))
+            if index == 0 or not model.share_positions:
+                biases = f"{name}0.SelfAttention.relative_attention_bias.weight"
+                yield Mapped(biases, (attentions_of(block)[0].positions.embeddings,), Transposed(Columns()))
     yield from normalization("encoder.final_layer_norm", model.encoder_norm)
     yield from normalization("decoder.final_layer_norm", model.decoder_norm, Scaled(factor, Columns()))

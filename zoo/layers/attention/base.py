@@ -1,5 +1,7 @@
 """The calling convention and the contract of all attention layers: masks, caches, and what a call returns."""
 
+import dataclasses
+
 import keras
 from keras import backend, ops
 
@@ -10,9 +12,10 @@ from zoo.layers.core.biases import check_bias, repeat_bias_rows
 from zoo.layers.core.calls import ReturnsMore
 from zoo.layers.core.kernels import axis_size
 from zoo.layers.core.lazy import computed_from, length_of, value_of
-from zoo.layers.core.memo import remembered
+from zoo.layers.core.memo import memos, remembered
+from zoo.layers.core.overrides import PLAIN, promises
 from zoo.layers.execution import run
-from zoo.layers.execution.plan import IMPLEMENTATIONS, recorded_choices
+from zoo.layers.execution.plan import IMPLEMENTATIONS, choices, plan, recorded_choices
 from zoo.layers.normalizations import get_normalization
 from zoo.layers.visibility.base import check_rule
 from zoo.layers.visibility.visible import build_visibility
@@ -136,6 +139,11 @@ class BaseAttention(ReturnsMore, AttentionDescription):
     def build(self, query_shape, value_shape=None, key_shape=None):
         self.normalization.build_for_attention(self.num_score_heads)
 
+    def __setattr__(self, name, value):
+        if name in ("_called", "built") and self.__dict__.get(name) is value:  # Keras writes them at every call
+            return
+        super().__setattr__(name, value)
+
     def __call__(self, query, *args, **kwargs):
         # Checked before Keras builds the layer, for which it needs shapes.
         value = args[0] if args else kwargs.get("value")
@@ -165,6 +173,17 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         prefix_length=None,
     ):
         check_inputs(query, value, key, memory)  # wrappers, as Keras' TimeDistributed, call this method itself
+        has_masks = not (query_mask is value_mask is key_mask is None)
+        has_mask_inputs = not (segment_ids is query_segment_ids is prefix_length is None)
+        is_plain, drops = False, bool(training) and self.dropout > 0
+        if not has_mask_inputs and attention_mask is attention_bias is start_index is memory is cache is None:
+            signature = query.shape[0], query.shape[1], value.shape[1], has_masks, bool(use_causal_mask), drops
+            memo = memos.setdefault(self, {})
+            if signature not in memo:
+                memo[signature] = self._is_plain_call(*signature)
+            is_plain = memo[signature] and choices.get() is None  # the general path records the choice
+        if is_plain and not (has_masks or use_causal_mask):
+            return self._plain_call(query, value, key, None, drops, return_attention_scores)
         given = {
             "query_mask": query_mask,
             "value_mask": value_mask,
@@ -188,9 +207,37 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         if start_index is None:
             start_index = self._first_position(lengths, use_causal_mask)
         visible = self._visible(query, lengths, start_index, use_causal_mask, given)
+        if is_plain:
+            return self._plain_call(query, value, key, visible, drops, return_attention_scores)
         memory = self._project_unless(memory, value, key, visible.key_mask)
         results = self._attend_and_project(query, memory, visible, start_index, **options)
         return results if len(results) > 1 else results[0]
+
+    def _is_plain_call(self, batch, queries, keys, has_masks, causal, drops):
+        """Returns whether `compute_attention` computes a call of these sizes, which are `None` where unknown."""
+        if not self.built or not self.is_plain():
+            return False
+        lengths = queries, keys
+        visible = build_visibility(lengths, self._first_position(lengths, causal), causal=causal, heads=self.has_heads)
+        if has_masks:
+            visible = dataclasses.replace(visible, key_mask=True)
+        elif visible.may_hide_all and not causal:  # the sequence of keys may be empty
+            return False
+        shape = (batch, *[self.num_score_heads] * self.has_heads, queries, 1)
+        return plan(self, shape, keys, visible, drops=drops).path == "dense"
+
+    def _plain_call(self, query, value, key, visible, drops, return_attention_scores):
+        """Returns the results of a call of `compute_attention`; without masks, `visible` is `None`."""
+        mask = nonempty = None
+        if visible is not None:
+            mask, nonempty = visible.mask(), None if visible.is_plainly_causal else visible.seen()
+            query = masks.zero_masked(query, visible.query_mask)
+            value, key = masks.zero_masked(value, visible.key_mask), masks.zero_masked(key, visible.key_mask)
+        seed = self.dropout_layer.seed_generator.next() if drops else None
+        output, weights = self.compute_attention(query, value, value if key is None else key, mask, seed)
+        if nonempty is not None:
+            output = self._zero_empty_rows(output, nonempty)
+        return (output, weights) if return_attention_scores else output
 
     def _first_position(self, lengths, causal):
         """Returns the default position of the first query among the keys, `Lazy` if a length is unknown."""
@@ -306,6 +353,7 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         output = self._zero_empty_rows(self.finish(results["output"], inputs), results.get("seen"))
         return (output, results["weights"]) if return_attention_scores else (output,)
 
+    @promises(PLAIN)
     def attend(self, query, memory, visible, attention_bias, return_attention_scores, training):
         """Returns `output`, `weights` if asked for, and `seen` if anything is masked: whether a query sees any key.
 

@@ -85,7 +85,8 @@ class BlockedAttention(MultiHeadAttention):
         if visible.rolled:  # it is a window already
             return super().attend(query, memory, whole, attention_bias, return_attention_scores, training)
         tiled = self.implementation in ("auto", "blockwise") and whole is not None
-        if tiled and plan(self, query, memory, whole, biased=attention_bias is not None).path == "tiles":
+        sizes = query.shape, memory["value"].shape[-2]
+        if tiled and plan(self, *sizes, whole, biased=attention_bias is not None).path == "tiles":
             return super().attend(query, memory, whole, attention_bias, return_attention_scores, training)
         blocks = self._cheapest_blocks(length, keys, ops.sum(visible.query_positions[:1]), visible.causal)
         results = super().attend(

@@ -3,9 +3,22 @@
 from keras import backend, ops
 
 from zoo.layers.core.dropout import drop_weights
-from zoo.layers.core.overrides import IN_KERNEL, PAIRWISE, UNPLACED, keeps, promises
+from zoo.layers.core.overrides import IN_KERNEL, PAIRWISE, PLAIN, UNPLACED, keeps, promises
 from zoo.layers.core.saving import KeepsQuantization
 from zoo.layers.normalizations import SoftmaxNormalization
+
+# What `compute_attention` writes out.
+_STEPS = (
+    "project_query",
+    "project_memory",
+    "attend",
+    "attend_rows",
+    "compare",
+    "normalize",
+    "weighted_sum",
+    "finish",
+    "project_output",
+)
 
 
 class AttentionDescription(KeepsQuantization):
@@ -25,7 +38,7 @@ class AttentionDescription(KeepsQuantization):
         """Number of heads that have scores of their own."""
         return self.num_heads if self.has_heads else 1
 
-    @promises(UNPLACED)
+    @promises(UNPLACED, PLAIN)
     def project_query(self, query, start_index=0):
         """Returns the queries as `compare` takes them, [B, T, Dq] or [B, N, T, H].
 
@@ -56,7 +69,7 @@ class AttentionDescription(KeepsQuantization):
         """
         raise NotImplementedError(f"{type(self).__name__} must override `compare`.")
 
-    @promises(IN_KERNEL, PAIRWISE)
+    @promises(IN_KERNEL, PAIRWISE, PLAIN)
     def normalize(self, scores, query, visible):
         """Returns the attention weights, in the shape of the scores.
 
@@ -67,7 +80,7 @@ class AttentionDescription(KeepsQuantization):
         """
         return self.normalization.normalize(scores, visible.mask())
 
-    @promises(IN_KERNEL, PAIRWISE)
+    @promises(IN_KERNEL, PAIRWISE, PLAIN)
     def weighted_sum(self, weights, value, visible):
         """Returns the sum of the values, [B, T, Dv] or [B, N, T, H].
 
@@ -78,10 +91,12 @@ class AttentionDescription(KeepsQuantization):
         """
         return ops.matmul(weights, value)
 
+    @promises(PLAIN)
     def project_output(self, output):
         """Returns the layer's output from the weighted sum of the values."""
         return output
 
+    @promises(PLAIN)
     def finish(self, output, inputs):
         """Returns the layer's output from the weighted sum of the values, and the inputs [B, T, Dq] of the queries."""
         return self.project_output(output)
@@ -118,6 +133,25 @@ class AttentionDescription(KeepsQuantization):
     def has_softmax(self):
         """Whether the scores become weights by the softmax itself."""
         return type(self.normalization) is SoftmaxNormalization
+
+    def is_plain(self):
+        """Returns whether `compute_attention` computes the calls with inputs, masks of sequences and dropout alone."""
+        by_formula = keeps(self, PLAIN, _STEPS) and keeps(self.normalization, PLAIN, ("normalize",))
+        return by_formula and self.visibility is None and self.max_keys() is None
+
+    def compute_attention(self, query, value, key, mask, seed):
+        """Returns the output [B, T, D] and the weights of a layer that `is_plain`, by its formula.
+
+        What it computes stands in the steps as well, of which every one can be overridden.
+
+        Args:
+            query: [B, T, Dq], zero where masked, like value and key.
+            value: [B, S, Dv].
+            key: [B, S, Dk].
+            mask: Boolean [B, T, S], with heads [B, 1, T, S]; sizes may be 1. Or `None`.
+            seed: The seed of the dropout, or `None` if it is not active.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must override `compute_attention`.")
 
     def pair_size(self):
         """Returns how many numbers are computed to compare one query with one key, in one head."""
@@ -156,7 +190,7 @@ class AttentionDescription(KeepsQuantization):
         """Returns whether this layer has a `fused_output` for a call with a mask (`masked`) or a bias (`biased`)."""
         return False
 
-    @promises(IN_KERNEL, PAIRWISE)
+    @promises(IN_KERNEL, PAIRWISE, PLAIN)
     def attend_rows(self, query, memory, visible, bias=None, seed=None):
         """Returns the `output`, `weights` and `seen` of some of the queries, all at once, a dict.
 

@@ -10,10 +10,12 @@ from zoo.layers.attention.base import NO_VALUE, BaseAttention, check_built
 from zoo.layers.core.biases import rank_4
 from zoo.layers.core.checks import check_size
 from zoo.layers.core.constants import constant_of
-from zoo.layers.core.kernels import fused_attention
+from zoo.layers.core.dropout import drop_weights
+from zoo.layers.core.kernels import fused_attention, products
 from zoo.layers.core.normalization import make_normalization
-from zoo.layers.core.overrides import IN_KERNEL, PAIRWISE, UNPLACED, keeps, overridden_since, promises
+from zoo.layers.core.overrides import IN_KERNEL, PAIRWISE, PLAIN, UNPLACED, keeps, overridden_since, promises
 from zoo.layers.core.projections import effective_kernel, is_plain, join_heads, project_heads, projection
+from zoo.layers.core.softmax import masked_softmax
 from zoo.layers.positions.base import Positions
 from zoo.layers.scores import get_score
 from zoo.layers.scores.dot import DotScore
@@ -218,12 +220,33 @@ class MultiHeadAttention(BaseAttention):
     def places_inputs(self):
         return self.positions is not None or super().places_inputs
 
-    @promises(UNPLACED)
+    def is_plain(self):
+        parts = self.positions, self.query_norm, self.key_norm, self.logit_softcap, self.gate_dense
+        is_product = keeps(self.score, PLAIN, ("project_query", "project_key", "compare"))
+        steps = ("keys_to_compare", "compare_heads", "cap_scores", "sum_heads")
+        has_no_parts = all(part is None for part in parts)
+        return super().is_plain() and has_no_parts and is_product and keeps(self, PLAIN, steps)
+
+    def compute_attention(self, query, value, key, mask, seed):
+        """Returns `concat(head₁ … head_N) W_o`, `headᵢ = softmax(Qᵢ Kᵢᵀ / √p_k) Vᵢ`, and the weights of the heads.
+
+        See `AttentionDescription` for the arguments; keys that the mask excludes have weight 0.
+        """
+        query = project_heads(self.query_dense, query, self.query_dim)  # [B, N, T, p_k]
+        key = project_heads(self.key_dense, key, self.key_dim)  # [B, N, S, p_k]
+        value = project_heads(self.value_dense, value, self.value_dim)  # [B, N, S, p_v]
+        scores = products(query * self.key_dim**-0.5, key)  # [B, N, T, S], scaled before they may overflow
+        weights = ops.cast(masked_softmax(scores, mask), self.compute_dtype)
+        dropped = weights if seed is None else drop_weights(weights, self.dropout, seed)
+        heads = ops.matmul(dropped, value)  # [B, N, T, p_v]
+        return join_heads(self.output_dense, heads, self.num_heads * self.value_dim), weights  # [B, T, p_o]
+
+    @promises(UNPLACED, PLAIN)
     def project_query(self, query, start_index=0):
         heads = project_heads(self.query_dense, self._encoded(query, start_index), self.query_dim)
         return self._query_of(heads, start_index)
 
-    @promises(UNPLACED)
+    @promises(UNPLACED, PLAIN)
     def project_memory(self, value, key=None, start_index=0):
         check_built(self)
         key = self._encoded(value if key is None else key, start_index)
@@ -285,11 +308,12 @@ class MultiHeadAttention(BaseAttention):
             query, key, value = heads[:, :first], heads[:, first:second], heads[:, second:]
         return self._query_of(query, start_index), self._memory_of(key, value, start_index)
 
+    @promises(PLAIN)
     def keys_to_compare(self, key):
         """Returns the projected keys [B, N or G, S, H] as the score takes them."""
         return key
 
-    @promises(IN_KERNEL, PAIRWISE)
+    @promises(IN_KERNEL, PAIRWISE, PLAIN)
     def compare(self, query, key, visible):
         scores = self.compare_heads(self.score.project_query(query), key)
         if self.positions is None:
@@ -298,12 +322,12 @@ class MultiHeadAttention(BaseAttention):
         scores = self.cap_scores(_add(scores, self.positions.scores(query, *pairs)))
         return _add(scores, self.positions.bias(*pairs))
 
-    @promises(IN_KERNEL, PAIRWISE)
+    @promises(IN_KERNEL, PAIRWISE, PLAIN)
     def compare_heads(self, query, key):
         """Returns the scores of each head without positions, [B, N, T, S], of what the score has projected."""
         return self.score.compare(query, key)
 
-    @promises(IN_KERNEL, PAIRWISE)
+    @promises(IN_KERNEL, PAIRWISE, PLAIN)
     def cap_scores(self, scores):
         """Returns scores [B, N, T, S] after the soft-cap, if there is one; then in float32 or wider."""
         if self.logit_softcap is None:
@@ -311,7 +335,7 @@ class MultiHeadAttention(BaseAttention):
         scores = ops.cast(scores, backend.result_type(scores.dtype, "float32"))
         return self.logit_softcap * ops.tanh(scores / self.logit_softcap)
 
-    @promises(IN_KERNEL, PAIRWISE)
+    @promises(IN_KERNEL, PAIRWISE, PLAIN)
     def weighted_sum(self, weights, value, visible):
         output = self.sum_heads(weights, value)
         if self.positions is not None:
@@ -319,7 +343,7 @@ class MultiHeadAttention(BaseAttention):
             output = output if term is None else output + ops.cast(term, output.dtype)
         return output
 
-    @promises(IN_KERNEL, PAIRWISE)
+    @promises(IN_KERNEL, PAIRWISE, PLAIN)
     def sum_heads(self, weights, value):
         """Returns the sum of values [B, N, S, H] with weights [B, N, T, S], without positions, [B, N, T, H]."""
         return ops.matmul(weights, value)
@@ -356,12 +380,14 @@ class MultiHeadAttention(BaseAttention):
         """Returns keys and values with as many heads as the queries have."""
         return memory["key"], memory["value"]
 
+    @promises(PLAIN)
     def finish(self, output, inputs):
         if self.gate_dense is not None:
             gate = project_heads(self.gate_dense, inputs, self.value_dim)
             output = output * ops.cast(gate, output.dtype)
         return self.project_output(output)
 
+    @promises(PLAIN)
     def project_output(self, output):
         return join_heads(self.output_dense, output, self.num_heads * self.value_dim)
 

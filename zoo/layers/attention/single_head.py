@@ -1,11 +1,14 @@
 """Single-head attention, with any score function or with one of the named ones."""
 
 import keras
+from keras import ops
 
 from zoo.layers.attention.base import NO_VALUE, BaseAttention, check_built
 from zoo.layers.core.checks import check_size
-from zoo.layers.core.overrides import PAIRWISE, UNPLACED, promises
+from zoo.layers.core.dropout import drop_weights
+from zoo.layers.core.overrides import PAIRWISE, PLAIN, UNPLACED, promises
 from zoo.layers.core.projections import apply_positionwise, projection
+from zoo.layers.core.softmax import masked_softmax
 from zoo.layers.scores import get_score
 from zoo.layers.scores.additive import AdditiveScore
 from zoo.layers.scores.base import Score
@@ -52,12 +55,22 @@ class Attention(BaseAttention):
         self.memory_sizes = (value_shape[-1], key_shape[-1])
         self.score.build_for_attention(query_shape, key_shape)
 
-    @promises(UNPLACED)
+    def compute_attention(self, query, value, key, mask, seed):
+        """Returns `softmax(score(query, key)) · value` and the weights.
+
+        See `AttentionDescription` for the arguments; keys that the mask excludes have weight 0.
+        """
+        query, key = self.score.project_query(query), self.score.project_key(key)
+        weights = ops.cast(masked_softmax(self.score.compare(query, key), mask), self.compute_dtype)  # [B, T, S]
+        dropped = weights if seed is None else drop_weights(weights, self.dropout, seed)
+        return ops.matmul(dropped, value), weights  # [B, T, Dv]
+
+    @promises(UNPLACED, PLAIN)
     def project_memory(self, value, key=None, start_index=0):
         check_built(self)
         return {"key": self.score.project_key(value if key is None else key), "value": value}
 
-    @promises(PAIRWISE)
+    @promises(PAIRWISE, PLAIN)
     def compare(self, query, key, visible):
         return self.score.compare(self.score.project_query(query), key)
 
@@ -187,11 +200,16 @@ class SelfAttention(Attention):
         super().build((*query_shape[:-1], self.units), value_shape, (*key_shape[:-1], self.units))
         self.memory_sizes = (value_shape[-1], key_shape[-1])
 
-    @promises(UNPLACED)
+    def compute_attention(self, query, value, key, mask, seed):
+        query = apply_positionwise(self.query_dense, query)
+        key, value = apply_positionwise(self.key_dense, key), apply_positionwise(self.value_dense, value)
+        return super().compute_attention(query, value, key, mask, seed)
+
+    @promises(UNPLACED, PLAIN)
     def project_query(self, query, start_index=0):
         return apply_positionwise(self.query_dense, query)
 
-    @promises(UNPLACED)
+    @promises(UNPLACED, PLAIN)
     def project_memory(self, value, key=None, start_index=0):
         check_built(self)
         key = apply_positionwise(self.key_dense, value if key is None else key)

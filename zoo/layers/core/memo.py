@@ -3,14 +3,12 @@
 import weakref
 from typing import Any
 
-_memos: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
+memos: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
 
 
 def remembered(layer, key, function):
     """Returns `function()`, which is called only if the layer has no value of this key yet."""
-    memo = _memos.get(layer)
-    if memo is None:
-        memo = _memos[layer] = {}
+    memo = memos.setdefault(layer, {})
     if key not in memo:
         memo[key] = function()
     return memo[key]
@@ -18,4 +16,4 @@ def remembered(layer, key, function):
 
 def forget(layer):
     """Forgets what is known of a layer: one of its attributes has changed."""
-    _memos.pop(layer, None)
+    memos.pop(layer, None)

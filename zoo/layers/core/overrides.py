@@ -9,10 +9,12 @@ IN_KERNEL = "in_kernel"
 """The kernels of the backends compute it, too."""
 UNPLACED = "unplaced"
 """A projection is the same at all positions."""
+PLAIN = "plain"
+"""`compute_attention`, which writes the common case out, computes the same."""
 
 
 def promises(*names):
-    """Returns a decorator that marks a method with what it promises: `PAIRWISE`, `IN_KERNEL`, `UNPLACED`."""
+    """Returns a decorator that marks a method with what it promises: `PAIRWISE`, `IN_KERNEL`, `UNPLACED`, `PLAIN`."""
 
     def mark(method):
         method.promised = names

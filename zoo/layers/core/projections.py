@@ -100,7 +100,7 @@ def multiply(layer, rows):
         return layer(rows)
     outputs = ops.matmul(ops.cast(rows, dtype), kernel)
     if layer.bias is not None:
-        outputs = ops.add(outputs, layer.bias)
+        outputs = ops.add(outputs, layer.bias.value)  # of a variable of Keras, TensorFlow takes the slow path
     return outputs if layer.activation is None else layer.activation(outputs)
 
 

@@ -86,6 +86,8 @@ class SavesOptions(keras.layers.Layer):
     def __setattr__(self, name, value):
         if name[0] != "_" and self.__dict__.get(name) is not value:  # Keras writes `_called` and `built` at every call
             forget(self)
+            for holder in _holders.get(self, ()):  # layers, of which a score or a normalisation is a part
+                forget(holder)
         if getattr(value, "may_be_shared", False):
             _holders.setdefault(value, weakref.WeakSet()).add(self)
         super().__setattr__(name, value)

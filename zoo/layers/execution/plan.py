@@ -1,7 +1,7 @@
 """By which path attention is computed: planned once, from what is known before anything is computed.
 
-`BaseAttention` says what is computed; a plan says how, with the same results. Everywhere the query is from the layer's
-`project_query`, the memory from its `project_memory`, and the bias, if any, has a row for each query.
+`BaseAttention` says what is computed; a plan says how, with the same results. Everywhere the shape is that of what the
+layer's `project_query` returns, [B, (N,) T, H], and the keys are counted.
 """
 
 import contextlib
@@ -44,62 +44,63 @@ class Execution(NamedTuple):
     reason: str
 
 
-_choices: ContextVar[list[Execution] | None] = ContextVar("choices", default=None)
+choices: ContextVar[list[Execution] | None] = ContextVar("choices", default=None)
+"""The list to which choices are appended while they are recorded, or `None`."""
 
 
 @contextlib.contextmanager
 def recorded_choices():
     """Returns a context in whose list every choice of a path is recorded."""
-    choices: list[Execution] = []
-    token = _choices.set(choices)
+    recorded: list[Execution] = []
+    token = choices.set(recorded)
     try:
-        yield choices
+        yield recorded
     finally:
-        _choices.reset(token)
+        choices.reset(token)
 
 
 def record(execution):
     """Records a choice, if somebody asks for it."""
-    choices = _choices.get()
-    if choices is not None:
-        choices.append(execution)
+    recorded = choices.get()
+    if recorded is not None:
+        recorded.append(execution)
 
 
-def plan(layer, query, memory, visible, biased=False, drops=False, weights=False):
+def plan(layer, shape, keys, visible, biased=False, drops=False, weights=False):
     """Returns the `Execution` of a call, from what is known before anything is computed: nothing else decides.
 
     Args:
         layer: The attention layer.
-        query: From its `project_query`.
-        memory: From its `project_memory`.
+        shape: That of the projected queries, [B, (N,) T, H]; what is unknown is `None`.
+        keys: S.
         visible: The `Visibility`.
         biased: Whether there is a bias.
         drops: Whether dropout is active.
         weights: Whether nothing but the weights is computed.
     """
-    sizes = tuple(query.shape), memory["value"].shape[-2]
+    sizes = tuple(shape), keys
     machine = CHUNK_BUDGET, DENSE_LIMIT, kernels.has_accelerator, has_fused_attention, fuses_masks
     options = layer.implementation, biased, drops, weights, machine
-    return remembered(layer, (sizes, options, visible.facts), lambda: _plan(layer, query, memory, visible, options))
+    return remembered(layer, (sizes, options, visible.facts), lambda: _plan(layer, *sizes, visible, options))
 
 
-def _plan(layer, query, memory, visible, options):
+def _plan(layer, shape, keys, visible, options):
     implementation, biased, drops, weights, *_ = options
     if not (drops or weights) and _can_fuse(layer, visible, biased):
         return Execution("fused", f"the backend has a kernel for this (implementation={implementation!r})")
-    why_dense = _why_at_once(layer, query, memory, visible)
+    why_dense = _why_at_once(layer, shape, keys, visible)
     if why_dense is not None:
         return Execution("dense", why_dense)
     if visible.blocks is not None:
-        cost, size = _window_cost(layer, query, memory), windows_at_a_time(layer, query, memory)
+        cost, size = _window_cost(layer, shape, keys), windows_at_a_time(layer, shape, keys)
         if size > 0:
             return Execution("windows", f"{cost:,} numbers for each window, {size} windows at a time")
-    why_chunks = _why_no_tiles(layer, query, memory, visible)
+    why_chunks = _why_no_tiles(layer, shape, keys, visible)
     if why_chunks is not None:
         return Execution("chunks", why_chunks)
     if weights:
         return Execution("chunks", "tiles return no weights")
-    rows, columns = tile_sizes(query, memory["value"].shape[-2], visible.rule)
+    rows, columns = tile_sizes(shape, keys, visible.rule)
     return Execution("tiles", f"{rows} × {columns} at a time are compared, except where nothing is visible")
 
 
@@ -110,14 +111,14 @@ def _can_fuse(layer, visible, biased):
     return wanted and fits and layer.can_fuse(visible.hides, biased)
 
 
-def _why_at_once(layer, query, memory, visible):
+def _why_at_once(layer, shape, keys, visible):
     """Returns why all queries are computed at once, or `None` if they are not."""
-    forced, sizes = layer.implementation == "blockwise", _sizes(layer, query, memory)
-    *_, length, keys, _ = sizes
+    forced, sizes = layer.implementation == "blockwise", _sizes(layer, shape, keys)
+    length = shape[-2]
     if layer.implementation == "dense":
         return "implementation='dense'"
     if visible.blocks is not None:
-        return _why_all_windows(layer, query, memory, visible.blocks)
+        return _why_all_windows(layer, shape, keys, visible.blocks)
     if not forced and not (isinstance(length, int) and isinstance(keys, int)):
         return "a length is unknown"
     if layer.follows:
@@ -134,33 +135,33 @@ def _why_at_once(layer, query, memory, visible):
     return None if has_loops(sizes) else "sizes are unknown while JAX infers shapes"
 
 
-def _why_all_windows(layer, query, memory, blocks):
+def _why_all_windows(layer, shape, keys, blocks):
     """Returns why all windows are computed at once, each of which has one of the `blocks` of a sequence, or `None`."""
-    num_windows, _, rows, _ = query.shape
-    if not layer.is_repeatable() or not has_loops(query.shape):
+    num_windows, _, rows, _ = shape
+    if not layer.is_repeatable() or not has_loops(shape):
         return "a score draws random numbers, or sizes are unknown while JAX infers shapes"
     if layer.implementation == "blockwise" and rows > 1:
         return None
-    cost = _window_cost(layer, query, memory)
+    cost = _window_cost(layer, shape, keys)
     num_windows = num_windows if isinstance(num_windows, int) else blocks  # a batch of unknown size counts as one
     if rows == 1 or not isinstance(num_windows, int) or cost * num_windows <= dense_limit():
         return f"{cost:,} numbers for each window, all windows at once"
     return None
 
 
-def _window_cost(layer, query, memory):
+def _window_cost(layer, shape, keys):
     """Returns how many numbers are computed for each window."""
-    return query.shape[1] * query.shape[2] * memory["value"].shape[-2] * layer.pair_size()
+    return shape[1] * shape[2] * keys * layer.pair_size()
 
 
-def windows_at_a_time(layer, query, memory):
+def windows_at_a_time(layer, shape, keys):
     """Returns how many windows of blocks are computed at a time; 0 if even a single one takes too much."""
-    return chunk_budget() // _window_cost(layer, query, memory)
+    return chunk_budget() // _window_cost(layer, shape, keys)
 
 
-def _why_no_tiles(layer, query, memory, visible):
+def _why_no_tiles(layer, shape, keys, visible):
     """Returns why not even a chunk of queries is cut into tiles, or `None` if it is."""
-    positions, lengths = getattr(layer, "positions", None), (query.shape[-2], memory["value"].shape[-2])
+    positions, lengths = getattr(layer, "positions", None), (shape[-2], keys)
     by_pairs = positions is None or keeps(positions, PAIRWISE, ("scores", "bias", "values"))
     reasons = (
         (not has_running_softmax(), f"there are no tiles on {backend.backend()}"),
@@ -168,7 +169,7 @@ def _why_no_tiles(layer, query, memory, visible):
         (layer.pair_size() != 1, f"{layer.pair_size()} numbers for each pair of query and key are many"),
         (layer.compute_dtype == "float16", "sums of tiles would overflow in float16"),
         (not all(isinstance(length, int) for length in lengths), "a length is unknown"),
-        (_fits_in_chunks(layer, query, memory, visible), "neither a causal mask nor a rule has tiles to skip"),
+        (_fits_in_chunks(layer, shape, keys, visible), "neither a causal mask nor a rule has tiles to skip"),
         (not layer.has_softmax, f"{type(layer.normalization).__name__} needs all keys"),
         (not layer.is_pairwise(), f"{type(layer).__name__} overrides a part that may need all keys"),
         (visible.chooses, "what a query sees depends on all of its scores"),
@@ -177,20 +178,20 @@ def _why_no_tiles(layer, query, memory, visible):
     return next((reason for is_reason, reason in reasons if is_reason), None)
 
 
-def _fits_in_chunks(layer, query, memory, visible):
+def _fits_in_chunks(layer, shape, keys, visible):
     """Returns whether chunks are quicker than tiles: nothing can be skipped, and a chunk has enough queries."""
-    sizes = [size if isinstance(size, int) else 1 for size in _sizes(layer, query, memory)]
+    sizes = [size if isinstance(size, int) else 1 for size in _sizes(layer, shape, keys)]
     row_cost = math.prod(sizes[:-3]) * math.prod(sizes[-2:])
     skips = visible.causal or (visible.rule is not None and visible.rule.skips)
     return not skips and row_cost * MIN_CHUNK <= chunk_budget()
 
 
-def _sizes(layer, query, memory):
+def _sizes(layer, shape, keys):
     """Returns the sizes of all that is computed to compare queries with keys, [B, (N,) T, S, numbers for a pair].
 
     Those that are unknown are `None`.
     """
-    return *query.shape[:-1], memory["value"].shape[-2], layer.pair_size()
+    return *shape[:-1], keys, layer.pair_size()
 
 
 def chunk_budget():

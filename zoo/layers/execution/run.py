@@ -15,7 +15,7 @@ PATHS = {
 def attend(layer, query, memory, visible, bias, return_attention_scores, training):
     """Returns the results of `BaseAttention.attend`."""
     drops = training and layer.dropout > 0
-    chosen = plan(layer, query, memory, visible, bias is not None, drops)
+    chosen = plan(layer, query.shape, memory["value"].shape[-2], visible, bias is not None, drops)
     record(chosen)
     names = ["output", "weights"] if return_attention_scores else ["output"]
     if visible.may_hide_all:
@@ -29,5 +29,5 @@ def attend(layer, query, memory, visible, bias, return_attention_scores, trainin
 
 def weights_alone(layer, query, memory, visible, bias):
     """Returns the weights, before dropout."""
-    chosen = plan(layer, query, memory, visible, bias is not None, drops=False, weights=True)
+    chosen = plan(layer, query.shape, memory["value"].shape[-2], visible, bias is not None, drops=False, weights=True)
     return PATHS[chosen.path](layer, query, memory, visible, bias, None, ["weights"])["weights"]

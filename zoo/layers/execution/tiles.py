@@ -28,12 +28,12 @@ TILES_OF_ACCELERATORS = 64
 SMALLEST_SIDE = 64
 
 
-def tile_sizes(query, keys, rule=None):
-    """Returns the numbers of queries and keys in a tile, for queries [B, (N,) T, H] and S `keys`.
+def tile_sizes(shape, keys, rule=None):
+    """Returns the numbers of queries and keys in a tile, for queries of a shape [B, (N,) T, H] and S `keys`.
 
     A `VisibilityRule` with a span makes them about as small, so that little is computed in vain.
     """
-    *leading, length, _ = query.shape
+    *leading, length, _ = shape
     budget = TILE_BUDGET * (TILES_OF_ACCELERATORS if kernels.has_accelerator() else 1)
     for size in leading:
         budget //= size or 1
@@ -52,7 +52,7 @@ def _even(length, size):
 def attend(layer, query, memory, visible, bias, seed, names):
     """Returns `output`, and `seen` if anything may be hidden; there are no weights to return."""
     length, keys, visible = query.shape[-2], memory["value"].shape[-2], visible.computed()
-    sizes = tile_sizes(query, keys, visible.rule)
+    sizes = tile_sizes(query.shape, keys, visible.rule)
     counts = -(-length // sizes[0]), -(-keys // sizes[1])
     grid = _Grid(*counts, *sizes)
     rows = grid.split_rows({"query": query, **_as_columns(visible.query_vectors())})

@@ -26,7 +26,7 @@ def attend(layer, query, memory, visible, bias, seed, names):
         results["seen"] = ops.cast(results["seen"], layer.compute_dtype)
         return tuple(_flatten_blocks(results[name]) for name in names)
 
-    num_blocks, size = ops.shape(query)[0], windows_at_a_time(layer, query, memory)
+    num_blocks, size = ops.shape(query)[0], windows_at_a_time(layer, query.shape, memory["value"].shape[-2])
     size = min(num_blocks, size) if isinstance(num_blocks, int) else ops.clip(num_blocks, 1, size)
     rows, weights = {name: _flatten_blocks(tensor) for name, tensor in tensors.items()}, layer.compare_weights()
     results = checkpointed_map(attend_blocks, rows, {}, weights, len(names), layer.compute_dtype, size)

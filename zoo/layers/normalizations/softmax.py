@@ -2,6 +2,7 @@
 
 import keras
 
+from zoo.layers.core.overrides import PLAIN, promises
 from zoo.layers.core.softmax import masked_softmax
 from zoo.layers.normalizations.base import Normalization
 
@@ -25,5 +26,6 @@ class SoftmaxNormalization(Normalization):
 
     label = "softmax"
 
+    @promises(PLAIN)
     def normalize(self, scores, mask=None):
         return masked_softmax(scores, mask)

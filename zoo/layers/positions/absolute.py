@@ -1,10 +1,12 @@
-"""Base of the positions that are added to, or concatenated with, the features."""
+"""Absolute positions, added to features or concatenated with them: sinusoidal, learned, integers."""
 
+import keras
 from keras import ops
 
 from zoo.layers.core.checks import check_size
 from zoo.layers.core.kernels import axis_size
-from zoo.layers.positions.base import Positions, check_positions, consecutive
+from zoo.layers.positions.base import Positions, angles, check_positions, consecutive, rates
+from zoo.row_selection import take
 
 
 class AbsolutePositions(Positions):
@@ -75,3 +77,177 @@ class AbsolutePositions(Positions):
 
     def compute_output_shape(self, input_shape):
         return (*input_shape[:-1], self.encoded_size(input_shape[-1]))
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class SinusoidalPositions(AbsolutePositions):
+    """Adds or concatenates sinusoids: `PE[p, 2i] = sin(p / w^(2i/D))`, `PE[p, 2i+1] = cos(p / w^(2i/D))`.
+
+    Args:
+        max_wavelength: w, a positive number.
+        concatenate: Whether the encodings are concatenated with the features instead of added.
+        size: Size of concatenated encodings, even. Default: as many as there are features.
+
+    Call arguments:
+        inputs: [B, T, D]; D even if it is the size of the encodings.
+        start_index: Position of the first row, an integer or a scalar tensor.
+        positions: Positions of the rows in its place, integers [T] or [B, T], such as those of packed texts.
+
+    Returns:
+        [B, T, D]; concatenated [B, T, D + size].
+
+    Raises:
+        ValueError: If the size of the encodings is odd.
+
+    Example:
+        >>> import numpy as np
+        >>> from zoo.layers import SinusoidalPositions
+        >>> print(np.round(SinusoidalPositions()(np.zeros((1, 1, 4), "float32"), start_index=0), 3))
+        [[[0. 1. 0. 1.]]]
+
+    Reference:
+        Vaswani et al. 2017, "Attention Is All You Need", section 3.5, https://arxiv.org/abs/1706.03762
+    """
+
+    saved_options = ("max_wavelength",)
+
+    def __init__(self, max_wavelength=10000.0, concatenate=False, size=None, **kwargs):
+        super().__init__(concatenate=concatenate, size=size, **kwargs)
+        if max_wavelength <= 0:
+            raise ValueError(f"`max_wavelength` must be positive. Received: max_wavelength={max_wavelength}.")
+        if size is not None and size % 2:
+            raise ValueError(f"`size` must be even. Received: size={size}.")
+        self.max_wavelength = max_wavelength
+
+    def create_weights(self, query_dim, memory_dim):
+        for features in (query_dim, memory_dim):
+            if self.size is None and features % 2:
+                raise ValueError(
+                    "The last axis must be even; otherwise give an even `size` with `concatenate=True`. "
+                    f"Received: a last axis of {features}."
+                )
+
+    def encodings(self, positions, size):
+        phases = angles(positions, rates(size, self.max_wavelength))  # [T, size/2]
+        return ops.reshape(ops.stack([ops.sin(phases), ops.cos(phases)], axis=-1), (-1, size))
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class LearnedPositions(AbsolutePositions):
+    """Adds or concatenates a learned vector for each position: `x_p + E[p]` or `[x_p; E[p]]`.
+
+    Positions after the last row of the table get that row, and negative positions the first one. In an attention layer
+    the queries are at the end of the keys: if there are more queries than keys, the first ones have negative positions
+    and therefore the same vector. With `start_index=0` queries and keys both count from 0.
+
+    Args:
+        max_length: Rows of the table, a positive integer.
+        concatenate: Whether the vectors are concatenated with the features instead of added.
+        size: Size of concatenated vectors, a positive integer. Default: as many as there are features.
+        initializer: Initializer of the table.
+
+    Call arguments:
+        inputs: [B, T, D].
+        start_index: Position of the first row, an integer or a scalar tensor.
+        positions: Positions of the rows in its place, integers [T] or [B, T], such as those of packed texts.
+
+    Returns:
+        [B, T, D]; concatenated [B, T, D + size].
+
+    Raises:
+        ValueError: If the inputs are known to be longer than the table (on PyTorch their length is never known); or if,
+            in an attention layer, queries and keys of different sizes would need separate tables.
+
+    Example:
+        >>> import numpy as np
+        >>> from zoo.layers import LearnedPositions
+        >>> LearnedPositions(max_length=7)(np.zeros((2, 3, 4), "float32")).shape
+        TensorShape([2, 3, 4])
+
+    Reference:
+        Gehring et al. 2017, "Convolutional Sequence to Sequence Learning", section 3.1, https://arxiv.org/abs/1705.03122
+    """
+
+    saved_options = ("max_length", "initializer")
+
+    def __init__(self, max_length, concatenate=False, size=None, initializer="glorot_uniform", **kwargs):
+        super().__init__(concatenate=concatenate, size=size, **kwargs)
+        self.max_length = check_size("max_length", max_length)
+        self.initializer = keras.initializers.get(initializer)
+
+    def create_weights(self, query_dim, memory_dim):
+        if self.size is None and query_dim != memory_dim:
+            raise ValueError(
+                f"Queries and keys of different sizes need `concatenate=True` and a `size`. "
+                f"Received: query_dim={query_dim}, memory_dim={memory_dim}."
+            )
+        self.embeddings = self.add_weight(
+            name="embeddings", shape=(self.max_length, self.size or query_dim), initializer=self.initializer
+        )
+
+    def encodings(self, positions, size):
+        return take(self.embeddings, ops.clip(positions, 0, self.max_length - 1))
+
+    def encode(self, inputs, start_index=0):
+        first = start_index if isinstance(start_index, int) else 0
+        length = inputs.shape[1]
+        # On PyTorch a length is never known: Keras traces there with made-up ones.
+        known = isinstance(length, int) and keras.backend.backend() != "torch"
+        if known and first + length > self.max_length:
+            raise ValueError(
+                f"`max_length` must be at least {first + length} for these inputs. Received: "
+                f"max_length={self.max_length}, start_index={start_index}, inputs.shape={tuple(inputs.shape)}."
+            )
+        return super().encode(inputs, start_index)
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class IntegerPositions(AbsolutePositions):
+    """Adds or concatenates the position itself: `x_p + p` or `[x_p; p]`; normalised, `p / (max_length − 1)`.
+
+    This is what courses begin with, to show why sinusoids are better, and is for study. Raw numbers grow with the text
+    and soon outweigh the features; normalised ones lie between 0 and 1, but the nearer two neighbours are, the larger
+    `max_length` is. The length of the text itself cannot take its place in a decoder, which does not know it before the
+    last step.
+
+    Args:
+        max_length: Number of positions that are told apart, a positive integer: later ones are 1 like the last, and
+            negative ones 0 like the first. Default: `None`, for raw numbers.
+        concatenate: Whether the number is concatenated with the features instead of added to each of them.
+        size: How many times it is concatenated, a positive integer. Default: as often as there are features.
+
+    Call arguments:
+        inputs: [B, T, D].
+        start_index: Position of the first row, an integer or a scalar tensor.
+        positions: Positions of the rows in its place, integers [T] or [B, T], such as those of packed texts.
+
+    Returns:
+        [B, T, D]; concatenated [B, T, D + size].
+
+    Example:
+        >>> import numpy as np
+        >>> from zoo.layers import IntegerPositions
+        >>> inputs = np.array([[[5.0], [5.0], [5.0]]], "float32")
+        >>> print(np.array(IntegerPositions()(inputs))[0, :, 0])
+        [5. 6. 7.]
+        >>> print(np.array(IntegerPositions(max_length=5, concatenate=True, size=1)(inputs))[0])
+        [[5.   0.  ]
+         [5.   0.25]
+         [5.   0.5 ]]
+
+    Reference:
+        Gehring et al. 2017, "Convolutional Sequence to Sequence Learning", section 3.1, where a sense of order comes
+        from the absolute position, there as a learned vector, https://arxiv.org/abs/1705.03122
+    """
+
+    saved_options = ("max_length",)
+
+    def __init__(self, max_length=None, concatenate=False, size=None, **kwargs):
+        super().__init__(concatenate=concatenate, size=size, **kwargs)
+        self.max_length = check_size("max_length", max_length, optional=True)
+
+    def encodings(self, positions, size):
+        numbers = ops.cast(positions, "float32")
+        if self.max_length is not None:
+            numbers = ops.clip(numbers / max(1, self.max_length - 1), 0.0, 1.0)
+        return ops.broadcast_to(numbers[:, None], (ops.shape(positions)[0], size))

@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from zoo.layers.core.checks import check_size
-from zoo.layers.core.projections import apply_positionwise, projection
+from zoo.layers.core.projections import apply_positionwise, multiply, projection, sizes_of
 from zoo.layers.scores.base import Score
 
 
@@ -64,4 +64,5 @@ class AdditiveScore(Score):
 
     def compare(self, query, key):
         hidden = ops.tanh(ops.expand_dims(query, -2) + ops.expand_dims(key, -3))  # [..., T, S, units]
-        return ops.squeeze(apply_positionwise(self.score_dense, hidden), -1)
+        rows = multiply(self.score_dense, ops.reshape(hidden, (-1, hidden.shape[-1])))
+        return ops.reshape(rows, sizes_of(hidden, *range(len(hidden.shape) - 1)))

@@ -1,5 +1,6 @@
 """Base of the score functions, which say how well a query matches a key."""
 
+from zoo.layers.core.overrides import PLAIN, promises
 from zoo.layers.core.saving import KeepsQuantization, without_sharing
 
 
@@ -81,6 +82,7 @@ class Score(KeepsQuantization):
         """Returns the part of the score that depends on the query alone."""
         return query
 
+    @promises(PLAIN)
     def project_key(self, key):
         """Returns the part of the score that depends on the key alone."""
         return key

@@ -3,6 +3,7 @@
 import keras
 
 from zoo.layers.core.kernels import products
+from zoo.layers.core.overrides import PLAIN, promises
 from zoo.layers.scores.base import Score
 
 
@@ -44,5 +45,6 @@ class DotScore(Score):
                 f"Received: query_shape={tuple(query_shape)}, key_shape={tuple(key_shape)}."
             )
 
+    @promises(PLAIN)
     def compare(self, query, key):
         return products(query, key)

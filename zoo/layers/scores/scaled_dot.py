@@ -2,6 +2,7 @@
 
 import keras
 
+from zoo.layers.core.overrides import PLAIN, promises
 from zoo.layers.scores.dot import DotScore
 
 
@@ -29,6 +30,7 @@ class ScaledDotScore(DotScore):
         Vaswani et al. 2017, "Attention Is All You Need", equation 1, https://arxiv.org/abs/1706.03762
     """
 
+    @promises(PLAIN)
     def project_query(self, query):
         # Scaling before the product keeps float16 scores in range.
         return query * query.shape[-1] ** -0.5

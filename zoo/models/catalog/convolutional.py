@@ -27,13 +27,13 @@ class ConvS2SOptions(Seq2SeqOptions):
     positions: str = choice(
         "learned",
         (*INPUT_POSITIONS, "none"),
-        "At the embeddings: sinusoidal or learned, which are added, or concat (sinusoids) or learned_concat, which are "
-        "put beside them.",
+        "At the embeddings: sinusoidal (fairseq_sinusoidal, as fairseq counts them) or learned, which are added, or "
+        "concat (sinusoids) or learned_concat, which are put beside them.",
     )
     max_length: int = size(256, MAX_LENGTH)
 
     def check(self) -> None:
-        if self.embedding_dim % 2 and self.positions in ("sinusoidal", "concat"):
+        if self.embedding_dim % 2 and self.positions in ("sinusoidal", "fairseq_sinusoidal", "concat"):
             raise InputError(
                 f"`embedding_dim` must be even with positions={self.positions!r}. "
                 f"Received: embedding_dim={self.embedding_dim}."

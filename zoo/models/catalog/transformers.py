@@ -42,6 +42,9 @@ class EncoderDecoderOptions(TransformerOptions, Seq2SeqOptions):
         "(target); none; or auto: all where the vocabularies are equally large, else target, and none where the output "
         "is not of the embeddings' size (`concat_projection=false`).",
     )
+    embedding_norm: bool = flag(
+        False, "Whether embeddings are normalised (layer norm) after their positions, as those of BART and mBART."
+    )
     output_bias: bool = flag(False, "Whether logits have a bias: W_oᵀ Decoder(Y) + b_o.")
     decoder_layers: int = count(0, "Number of blocks of the decoder; 0: as many as `num_layers`.")
     decoder_self_attention: str = choice(

@@ -21,7 +21,7 @@ class Transformer(Seq2SeqModel):
     `p = softmax(W_oᵀ Decoder(Y) + b_o)`; b_o is there with `output_bias`, and W_o is the transposed table of the target
     embeddings where they are tied. Embeddings enter as `√D · E + P`, without `scale_embeddings` as `E + P`; positions
     may be concatenated with them, `[E; P]`, and lead back to D by a map or, without `concat_projection`, let all
-    matrices grow to D + P.
+    matrices grow to D + P. With `embedding_norm`, a layer normalisation follows.
 
     Attention from the target to the source is always full, and knows no positions but those of the embeddings. Keys and
     values are shared by groups of heads in the decoder alone, where a step reads them all (Ainslie et al. 2023, section
@@ -52,6 +52,8 @@ class Transformer(Seq2SeqModel):
         )
         self.source_positions = encoder.input_positions("source_positions")
         self.target_positions = decoder.input_positions("target_positions")
+        self.source_embedding_norm = encoder.embedding_norm("source_embedding_norm")
+        self.target_embedding_norm = decoder.embedding_norm("target_embedding_norm")
         self.embedding_dropout = Dropout(self.dropout, name="embedding_dropout", **policy)
         self.encoder_blocks, self.decoder_blocks = encoder.encoder_blocks(), decoder.decoder_blocks()
         self.encoder_norm = encoder.final_norm("encoder_norm")
@@ -89,16 +91,22 @@ class Transformer(Seq2SeqModel):
         build_all([self.source_positions, self.target_positions], (None, None, self.model_dim))
         build_all(self.encoder_blocks, shape)
         build_all(self.decoder_blocks, shape, shape)
+        build_all([self.source_embedding_norm, self.target_embedding_norm], shape)
         build_all([self.encoder_norm, self.decoder_norm, self.output_layer], shape)
         self.built = True
 
     def _embed_source(self, ids, training):
         embedded = self.source_positions(self.source_embedding(ids) * self.options.embedding_factor)
+        if self.source_embedding_norm is not None:
+            embedded = self.source_embedding_norm(embedded)
         return self.embedding_dropout(embedded, training=training)
 
     def _embed_target(self, ids, training=None, start_index=0):
         embedded = self.target_embedding(ids) * self.options.embedding_factor
-        return self.embedding_dropout(self.target_positions(embedded, start_index=start_index), training=training)
+        embedded = self.target_positions(embedded, start_index=start_index)
+        if self.target_embedding_norm is not None:
+            embedded = self.target_embedding_norm(embedded)
+        return self.embedding_dropout(embedded, training=training)
 
     def _read(self, source, training=None, return_attention_scores=False):
         """Returns the vectors of the source, [B, S, D], and the weights of each block, if asked for."""

@@ -5,8 +5,11 @@ from keras import ops
 
 from zoo import layers
 from zoo.layers.core.saving import SavesOptions
-from zoo.layers.positions.base import distances
+from zoo.layers.positions.base import angles, distances
 from zoo.models.shared.transformer_options import CONCATENATED, INPUT_POSITIONS
+
+FAIRSEQ_START = 2
+"""The position of the first symbol, as fairseq counts: behind that of padding, 1."""
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
@@ -19,6 +22,20 @@ class EndlessPositions(layers.LearnedPositions):
 
     def encode(self, inputs, start_index=0):
         return super(layers.LearnedPositions, self).encode(inputs, start_index)
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class FairseqPositions(layers.SinusoidalPositions):
+    """Sinusoids as fairseq counts them, for M2M-100: all sines come before all cosines, and positions begin at 2.
+
+    `PE[p, i] = sin(r_i (p + 2))` and `PE[p, D/2 + i] = cos(r_i (p + 2))` with `r_i = w^(−i / (D/2 − 1))`.
+    """
+
+    def encodings(self, positions, size):
+        half = size // 2
+        steps = [self.max_wavelength ** (-index / max(half - 1, 1)) for index in range(half)]
+        phases = angles(positions + FAIRSEQ_START, ops.convert_to_tensor(steps, dtype="float32"))
+        return ops.concatenate([ops.sin(phases), ops.cos(phases)], axis=-1)
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
@@ -61,6 +78,8 @@ class InputPositions(SavesOptions):
             return layers.IntegerPositions(**options)
         if self.kind == "integer_normalized":
             return layers.IntegerPositions(self.max_length, **options)
+        if self.kind == "fairseq_sinusoidal":
+            return FairseqPositions(**options)
         if self.kind in ("sinusoidal", "concat"):
             return layers.SinusoidalPositions(**options)
         return EndlessPositions(self.max_length, initializer=keras.initializers.RandomNormal(stddev=0.1), **options)

@@ -90,12 +90,19 @@ class TransformerLayers:
             return None
         return make_normalization(self.options.normalization, epsilon=self.options.epsilon, dtype=self.dtype, name=name)
 
+    def embedding_norm(self, name):
+        """Returns the normalisation of embeddings with their positions, or `None`."""
+        if not self.options.embedding_norm:
+            return None
+        return make_normalization("layer_norm", epsilon=self.options.epsilon, dtype=self.dtype, name=name)
+
     def attention_positions(self, causal):
         """Returns the positions of each self-attention of a stack, `num_layers` objects or `None`.
 
-        The layers share the biases of T5 (Raffel et al. 2020, section 2.1), and nothing else.
+        The layers share the biases of T5 (Raffel et al. 2020, section 2.1) unless `share_positions` says that they do
+        not, and nothing else.
         """
-        if self.options.positions in T5_POSITIONS:
+        if self.options.positions in T5_POSITIONS and self.options.share_positions:
             return [self._positions(causal)] * self.num_layers
         return [self._positions(causal) for _ in range(self.num_layers)]
 

@@ -21,8 +21,7 @@ from zoo.layers import (
     ShawRelativePositions,
     T5RelativePositions,
 )
-from zoo.layers.positions.alibi import head_slopes
-from zoo.layers.positions.t5 import distance_buckets
+from zoo.layers.positions.relative import distance_buckets, head_slopes
 
 
 def test_slopes_by_hand():

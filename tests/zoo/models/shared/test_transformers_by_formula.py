@@ -95,6 +95,9 @@ def embed(model, table, layer, ids):
         for place, pair in np.ndindex(len(ids), size // 2):
             angle = place / 10000 ** (2 * pair / size)
             encoded[place, 2 * pair : 2 * pair + 2] = np.sin(angle), np.cos(angle)
+    elif kind == "fairseq_sinusoidal":
+        turns = (places[:, None] + 2) * 10000.0 ** (-np.arange(size // 2) / (size // 2 - 1))
+        encoded = np.concatenate([np.sin(turns), np.cos(turns)], axis=1)
     elif kind in ("learned", "learned_concat"):
         encoded = numpy(layer.positions.embeddings)[np.minimum(places, model.max_length - 1)]
     elif kind == "integer":
@@ -120,8 +123,10 @@ def give_logits(model, table, hidden):
 def translate(model, source, target):
     """Returns the logits [T, V] of one sentence pair."""
     memory = embed(model, model.source_embedding, model.source_positions, source)
+    memory = norm(model.source_embedding_norm, memory) if model.embedding_norm else memory
     memory = run_stack(model.encoder_blocks, model.encoder_norm, memory)
     hidden = embed(model, model.target_embedding, model.target_positions, target)
+    hidden = norm(model.target_embedding_norm, hidden) if model.embedding_norm else hidden
     for block in model.decoder_blocks:
         parts = (
             lambda x, b=block: attention(b.self_attention, x, x, causal=True),
@@ -180,6 +185,7 @@ OPTIONS = {
         "summary_tokens": 1,
     },
     "integer": {"positions": "integer_normalized", "max_length": 5, "score": "location", "share_score": False},
+    "fairseq": {"positions": "fairseq_sinusoidal", "embedding_norm": True, "normalize_first": True},
     "single-head": {
         "positions": "learned_concat",
         "scale_embeddings": False,

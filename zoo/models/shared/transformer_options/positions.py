@@ -8,7 +8,7 @@ from zoo.models.shared.transformer_options.embeddings import EmbeddingOptions
 from zoo.options import choice, count, flag, number
 
 CONCATENATED = ("concat", "learned_concat")
-INPUT_POSITIONS = ("sinusoidal", "learned", *CONCATENATED, "integer", "integer_normalized")
+INPUT_POSITIONS = ("sinusoidal", "fairseq_sinusoidal", "learned", *CONCATENATED, "integer", "integer_normalized")
 # Biases for distances; the second adds learned positions to the embeddings as well.
 T5_POSITIONS = ("t5", "learned_t5")
 SCORE_POSITIONS = ("alibi", "relative", *T5_POSITIONS)
@@ -38,10 +38,11 @@ class PositionOptions(EmbeddingOptions):
     positions: str = choice(
         "sinusoidal",
         POSITIONS,
-        "At the embeddings sinusoidal or learned, which are added, or concat (sinusoids) or learned_concat, which are "
-        "put beside them; for study integer, which adds the position p itself to every feature, or integer_normalized, "
-        "p / (max_length - 1). In self-attention rotary, xpos (in an encoder as rotary), alibi (in an encoder one side "
-        "counts double), relative (Shaw) or t5; in both learned_t5, as in MPNet. With none, an encoder knows no order.",
+        "At the embeddings sinusoidal (fairseq_sinusoidal, as fairseq counts them) or learned, which are added, or "
+        "concat (sinusoids) or learned_concat, which are put beside them; for study integer, which adds the position p "
+        "itself to every feature, or integer_normalized, p / (max_length - 1). In self-attention rotary, xpos (in an "
+        "encoder as rotary), alibi (in an encoder one side counts double), relative (Shaw) or t5; in both learned_t5, "
+        "as in MPNet. With none, an encoder knows no order.",
     )
     concat_projection: bool = flag(
         True,
