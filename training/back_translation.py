@@ -20,7 +20,7 @@ TAG = "<bt>"
 
 @dataclass(frozen=True)
 class BackTranslationRequest:
-    """What is translated back.
+    """The request of a back-translation.
 
     Attributes:
         model: Work directory of a model that translates from the target language to the source language, or
@@ -52,7 +52,7 @@ def back_translate(
     synthetic sources from natural ones. Empty lines and empty translations are left out. The other splits are copied.
 
     Args:
-        request: What is translated back.
+        request: The request.
         report: Called with a line for each finished part.
         start: Called before the first model is loaded, unless all parts exist already; a command starts the backend
             there, so that mistakes are reported before the seconds that this takes.

@@ -20,7 +20,7 @@ from zoo.extras import missing_extra
 from zoo.text import Tokenizer
 from zoo.workdir import replacing
 
-if TYPE_CHECKING:  # tasks import Keras, and commands that only name `KINDS` start it later and quietly
+if TYPE_CHECKING:  # tasks import Keras, which commands that only need `KINDS` start later
     from training.tasks.task import Task
 
 KINDS = ("length", "frequency")

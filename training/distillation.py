@@ -20,7 +20,7 @@ PLAN = "distill.json"
 
 @dataclass(frozen=True)
 class DistillationRequest:
-    """What is distilled.
+    """The request of a distillation.
 
     Attributes:
         teachers: Work directories of translators, or `preset:NAME`.
@@ -50,7 +50,7 @@ def distill(
     without `references`; the translations are reused.
 
     Args:
-        request: What is distilled.
+        request: The request.
         report: Called with a line for each finished part.
         start: Called before the first model is loaded, unless all parts exist already; a command starts the backend
             there, so that mistakes are reported before the seconds that this takes.

@@ -25,7 +25,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         help="work directory of training.train, or preset:NAME, whose metrics are printed and not written",
     )
     forms = spec_forms()
-    parser.add_argument("--data", metavar="SPEC", help=f"{forms}; default: what the model was trained on")
+    parser.add_argument("--data", metavar="SPEC", help=f"{forms}; default: the model's training data")
     parser.add_argument("--split", default="test", choices=SPLITS, help="default: test")
     parser.add_argument("--beam_size", type=int, metavar="N", help="seq2seq; default: 1, greedy search")
     parser.add_argument("--rules", choices=RULES, help="seq2seq; the rules of beam search; default: gnmt")

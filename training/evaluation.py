@@ -68,7 +68,7 @@ def evaluate(
 
     Args:
         path: The work directory, or `"preset:NAME"`, into which nothing is written.
-        spec: Data SPEC. Default: what the model was trained on.
+        spec: Data SPEC. Default: the model's training data.
         split: `train`, `val` or `test`.
         weights: The type that matrices of all models are rounded to first: `"float32"` (no rounding), `"bfloat16"` or
             `"int8"`, as in an export of such weights. The change of the metrics is then written to the model card.

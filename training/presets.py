@@ -1,4 +1,4 @@
-"""Makes the presets: `python -m training.presets NAME...` trains them anew into the package, or into `--output`."""
+"""Makes the presets: `python -m training.presets NAME...` trains them into the package, or into `--output`."""
 
 import json
 import shutil
@@ -94,7 +94,7 @@ def _pack(model: Path) -> None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Runs the command; raises InputError for an unknown name, or for all without a folder."""
-    parser = ArgumentParser(prog="training.presets", description="Trains presets anew.")
+    parser = ArgumentParser(prog="training.presets", description="Trains presets.")
     parser.add_argument("names", nargs="*", metavar="NAME", help="presets to make (with --output, default: all)")
     parser.add_argument("--output", type=Path, metavar="DIR", help="folder to write them to (default: the package)")
     arguments = parser.parse_args(argv)

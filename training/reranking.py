@@ -58,7 +58,7 @@ def consensus(texts: Sequence[str], log_probs: Sequence[float], reranking: str =
 
 @functools.cache
 def _utility(reranking: str, language: str) -> Callable[[str, str], float]:
-    from sacrebleu.metrics.bleu import BLEU  # here, so that a command's mistakes are reported at once
+    from sacrebleu.metrics.bleu import BLEU  # here, so that a command reports mistakes before this slow import
     from sacrebleu.metrics.chrf import CHRF
 
     from training.tasks.metrics import bleu_tokenizer
@@ -105,7 +105,7 @@ class Reranked:
         run: The run, a `Seq2SeqRun`.
         reranking: One of `RERANKINGS`.
         others: Runs of the same languages.
-        reverse: A run that translates back.
+        reverse: A run of the reverse direction.
         reverse_weight: Its weight w, in [0, 1).
 
     Reference:

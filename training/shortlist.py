@@ -21,7 +21,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Runs the command; raises InputError for a bad work directory, SPEC or number."""
     parser = ArgumentParser(prog="training.shortlist", description="Writes the shortlist of a translator.")
     parser.add_argument("workdir", metavar="DIR", help="work directory of a translator")
-    parser.add_argument("--data", metavar="SPEC", help=f"{spec_forms()}; default: what the model was trained on")
+    parser.add_argument("--data", metavar="SPEC", help=f"{spec_forms()}; default: the model's training data")
     parser.add_argument(
         "--shortlist", type=int, default=1000, metavar="N", help="target symbols of a batch in the evaluation (1000)"
     )

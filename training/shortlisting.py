@@ -39,7 +39,7 @@ def learn_shortlist(
         targets: Ids of each target.
         source_size: Number of source symbols.
         target_size: Number of target symbols.
-        translations: Likely translations of each source symbol, K.
+        translations: Number of likely translations of each source symbol, K.
         frequent: Number of the most frequent target symbols that are always included, besides the special ones.
     """
     special = len(SPECIAL_PIECES)
@@ -84,7 +84,7 @@ def write_shortlist(
 
     Args:
         path: The work directory of a translator.
-        spec: Data SPEC. Default: what the model was trained on.
+        spec: Data SPEC. Default: the model's training data.
         shortlist: Target symbols of a batch in the evaluation.
         translations: See `learn_shortlist`.
         frequent: See `learn_shortlist`.
@@ -103,7 +103,7 @@ def write_shortlist(
         raise InputError(f"{path} cannot be written to; pass a copy of it.")
     config, workdir = RunConfig.of_workdir(open_workdir(path)), WorkDir(run.path)
     data = config.open_data() if spec in (None, config.data.spec) else open_data(config.spec, str(spec))
-    check_readout(run.model)  # before minutes of work
+    check_readout(run.model)  # raises before minutes of work
     columns = {split: encode_split(data, split, run.tokenizer_files()).columns for split in ("train", "val")}
     count = len(columns["train"]["source"])
     numbers = np.arange(0, count, -(-count // pairs))

@@ -186,7 +186,7 @@ class PlannedBatches(Batches):
         if not reads_together or all(len(rows.parts) == 1 for rows in self.sides):
             return self.sides, examples
         block, offset = divmod(step, self._steps_read)
-        read = self._read  # of one block: another thread may be ahead
+        read = self._read  # read once, since another thread may replace it
         if read is None or read.block != block:
             batches = [self.order.examples_of(step - offset + number) for number in range(self._steps_read)]
             firsts = np.cumsum([0, *map(len, batches)])

@@ -9,7 +9,7 @@ from training.data.dataset import Labelled, Pairs, SplitType, Texts
 from zoo.errors import InputError
 
 SHARE = 10
-"""One in so many training examples is held out."""
+"""One in `SHARE` training examples is held out."""
 
 
 def hold_out(examples: Pairs | Labelled | Texts, seed: int, where: str) -> tuple[list[int], list[int]]:

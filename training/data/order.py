@@ -158,7 +158,7 @@ class Strata(Order):
 
     def examples_of(self, step: int) -> Array:
         block, offset = divmod(step, _STEPS_TOGETHER)
-        planned = self._planned  # of one block: another thread may be ahead
+        planned = self._planned  # read once, since another thread may replace it
         if planned[0] != block:
             planned = self._planned = block, self._plan(block * _STEPS_TOGETHER + np.arange(_STEPS_TOGETHER))
         return planned[1][offset]

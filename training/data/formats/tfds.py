@@ -357,7 +357,7 @@ def _source_examples(builder: Any, split: str, keys: tuple[str, ...]) -> Iterato
     except NotImplementedError as error:
         kind = builder.info.file_format.value
         raise InputError(f"{builder.name}: files of format {kind} cannot be read; use another format.") from error
-    except RuntimeError as error:  # of array_record
+    except RuntimeError as error:  # raised by array_record
         raise InputError(f"{where}: a file is damaged ({_first_line(error)}).") from error
     _check_count(where, number, builder.info.splits[split].num_examples)
 
