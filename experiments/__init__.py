@@ -1,1 +1,1 @@
-"""Each claim of the introductions to attention, shown: `python -m experiments` lists them, with a name it runs one."""
+"""Experiments that check claims of the introductions to attention: `python -m experiments` lists them."""

@@ -1,9 +1,9 @@
 """Runs an experiment: `python -m experiments NAME [--quick] [--seeds N] [--workdir DIR] [--data SPEC] [--steps N]
 [--minutes N]`.
 
-Without a name it lists them. Cells that are finished are not measured again; a full run writes its page and plot into
-docs/evidence, a quick one into its work directory. Exit status 0; 1 if a quick run misses a direction that is strong
-enough to be found in it; 2 for bad usage.
+Without a name it lists all experiments. Finished cells are not measured again. A full run writes its page and plot into
+docs/evidence, a quick one into its work directory. The exit status is 0, 1 if a quick run does not confirm a claim that
+it should, or 2 for bad usage.
 """
 
 import re
@@ -24,14 +24,14 @@ REFUTED = 1
 
 
 def _parser() -> ArgumentParser:
-    parser = ArgumentParser(prog="experiments", description="Shows a claim about attention by an experiment.")
-    parser.add_argument("name", nargs="?", metavar="NAME", help="the experiment; without it all are listed")
-    parser.add_argument("--quick", action="store_true", help="three minutes at most, with smaller settings")
-    parser.add_argument("--seeds", type=int, metavar="N", help="seeds of each cell (of a quick run 1)")
-    parser.add_argument("--workdir", type=Path, metavar="DIR", help="results and runs (runs/experiments)")
-    parser.add_argument("--data", metavar="SPEC", help="data to train on, for experiments that take any")
+    parser = ArgumentParser(prog="experiments", description="Checks claims about attention by an experiment.")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="the experiment; default: list all of them")
+    parser.add_argument("--quick", action="store_true", help="at most three minutes, with smaller settings")
+    parser.add_argument("--seeds", type=int, metavar="N", help="seeds of each cell (1 for a quick run)")
+    parser.add_argument("--workdir", type=Path, metavar="DIR", help="folder of results and runs (runs/experiments)")
+    parser.add_argument("--data", metavar="SPEC", help="data to train on, for experiments with a choice")
     parser.add_argument("--steps", type=int, metavar="N", help="steps of each training, likewise")
-    parser.add_argument("--minutes", type=float, metavar="N", help="begin no cell after that; 0: write the page alone")
+    parser.add_argument("--minutes", type=float, metavar="N", help="begin no cell after N; 0: only write the page")
     parser.add_argument("--output", type=Path, metavar="DIR", help="folder of page and plot (docs/evidence)")
     return parser
 
@@ -39,23 +39,23 @@ def _parser() -> ArgumentParser:
 def run(
     experiment: Experiment, request: ExperimentRequest, output: Path, how: str, minutes: float | None = None
 ) -> bool:
-    """Measures what is missing, writes the evidence, and returns whether no strong direction was missed.
+    """Measures missing cells, writes the evidence, and returns whether no strong claim was refuted.
 
     Args:
         experiment: The experiment.
-        request: What is asked of it.
-        output: Where page and plot are written.
-        how: The command, as the page has it.
-        minutes: Time after which no cell is begun; what is missing then is in the page as not yet run.
+        request: Its request.
+        output: The folder of page and plot.
+        how: The command, for the page.
+        minutes: Time after which no cell is begun; the page shows missing cells as not yet run.
     """
     store = Store(request.workdir / f"{experiment.name}.jsonl", experiment.budget(request))
-    cells, begun = list(experiment.cells(request)), time.monotonic()
+    cells, start_time = list(experiment.cells(request)), time.monotonic()
     for number, cell in enumerate(cells, 1):
-        known = store.get(cell) is not None
-        late = minutes is not None and time.monotonic() - begun >= 60 * minutes
-        state = ": finished before" if known else ": not yet run" if late else ""
+        is_finished = store.get(cell) is not None
+        is_late = minutes is not None and time.monotonic() - start_time >= 60 * minutes
+        state = ": finished before" if is_finished else ": not yet run" if is_late else ""
         print(f"{number}/{len(cells)} {cell}{state}", file=sys.stderr, flush=True)
-        if not (known or late):
+        if not (is_finished or is_late):
             store.add(cell, experiment.measure(cell, request), commit())
     results = Results((cell.settings, cell.seed, store.get(cell) or {}) for cell in cells)
     verdicts = experiment.verdicts(results, request.quick)
@@ -64,7 +64,7 @@ def run(
     print(table(experiment, results))
     for verdict in verdicts:
         print(f"{str(verdict).upper() if verdict.held is False else str(verdict).lower()}: {verdict.claim.text}")
-    print(f"{path}, after {time.monotonic() - begun:.0f} s")
+    print(f"{path}, after {time.monotonic() - start_time:.0f} s")
     return all(verdict.held is not False for verdict in verdicts if verdict.claim.strong)
 
 
@@ -84,19 +84,19 @@ def main(argv: Sequence[str] | None = None) -> None:
     if arguments.minutes is not None and arguments.minutes < 0:
         raise InputError(f"--minutes must be 0 or more. Received: {arguments.minutes}.")
     if not experiment.takes_data and (arguments.data or arguments.steps):
-        raise InputError(f"{experiment.name} has data and steps of its own: leave out --data and --steps.")
+        raise InputError(f"{experiment.name} has its own data and steps: leave out --data and --steps.")
     workdir = arguments.workdir or ROOT / "runs" / "experiments" / ("quick" if arguments.quick else "full")
     seeds = arguments.seeds or (1 if arguments.quick else experiment.default_seeds)
     request = ExperimentRequest(workdir, arguments.quick, seeds, arguments.data, arguments.steps)
     output = arguments.output or (workdir if arguments.quick else EVIDENCE)
-    found = run(experiment, request, output, _told(experiment, request), arguments.minutes)
-    if not found and arguments.quick:
-        print(f"error: {experiment.name} did not find a direction that a quick run should find", file=sys.stderr)
+    confirmed = run(experiment, request, output, _command_line(experiment, request), arguments.minutes)
+    if not confirmed and arguments.quick:
+        print(f"error: {experiment.name} did not confirm a claim that a quick run should confirm", file=sys.stderr)
         sys.exit(REFUTED)
 
 
-def _told(experiment: Experiment, request: ExperimentRequest) -> str:
-    """Returns the command as it is repeated elsewhere: without the paths of this machine."""
+def _command_line(experiment: Experiment, request: ExperimentRequest) -> str:
+    """Returns the command that repeats the experiment on another machine, without local paths."""
     words = ["python -m experiments", experiment.name, *["--quick"] * request.quick, f"--seeds {request.seeds}"]
     if request.data:
         words.append(f"--data {re.sub('[^:]*/', '', request.data)}")

@@ -1,4 +1,4 @@
-"""Models on the generated `dates`, as cells of experiments: sizes and steps that take a minute."""
+"""Trains models on the generated `dates` for cells of experiments, in a minute each."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,14 +18,14 @@ _SIZES: dict[str, dict[str, Any]] = {
 
 
 def trained(model: str, options: Mapping[str, Any], cell: Cell, request: ExperimentRequest, name: str) -> Path:
-    """Trains a model of about 100,000 weights on `dates`, or goes on with that, and returns its work directory.
+    """Trains a model of about 100,000 weights on `dates`, or resumes its training, and returns its work directory.
 
     Args:
-        model: Its name.
-        options: Its options, besides the sizes that all have.
-        cell: The cell; experiments measure several of one training if they give them the same words.
-        request: Of the experiment.
-        name: Of the experiment.
+        model: The name of the model.
+        options: Its options, besides the sizes that all models have.
+        cell: The cell; cells with the same text share a training.
+        request: The request of the experiment.
+        name: The name of the experiment.
     """
     steps = QUICK_STEPS if request.quick else STEPS
     sizes = next(sizes for family, sizes in _SIZES.items() if model.startswith(family))

@@ -1,4 +1,4 @@
-"""What an experiment is: cells that are measured, a summary of them, and the claims that it checks."""
+"""Base classes of experiments: cells that are measured, their results, and the claims that are checked."""
 
 import dataclasses
 import inspect
@@ -15,13 +15,13 @@ Metrics = Mapping[str, float]
 
 @dataclass(frozen=True)
 class ExperimentRequest:
-    """What is asked of an experiment.
+    """The request of an experiment.
 
     Attributes:
-        workdir: Where its results are, and the runs that it trains.
-        quick: Whether minutes at most are to be spent; for most experiments with smaller settings.
-        seeds: How many seeds each cell that trains or draws is measured with.
-        data: SPEC of the data, for experiments that take any; `None` for their own.
+        workdir: The folder of its results and of the runs that it trains.
+        quick: Whether it takes minutes at most; most experiments then have smaller settings.
+        seeds: Number of seeds of each cell that trains or draws.
+        data: SPEC of the data, for experiments with a choice; `None` for their own.
         steps: Steps of each training; `None` for the experiment's own.
     """
 
@@ -38,7 +38,7 @@ class ExperimentRequest:
 
 @dataclass(frozen=True)
 class Cell:
-    """What is measured at once: settings, and the seed."""
+    """The settings and the seed of one measurement."""
 
     settings: Settings
     seed: int = 1
@@ -48,7 +48,7 @@ class Cell:
 
 
 class NotYetRun(Exception):
-    """A claim asks for cells that were not measured yet."""
+    """A claim needs cells that were not measured yet."""
 
 
 class Results:
@@ -58,15 +58,15 @@ class Results:
         self.rows = list(rows)
 
     def measured(self) -> "Results":
-        """Returns those of the cells that were measured."""
+        """Returns the results of the cells that were measured."""
         return Results(row for row in self.rows if row[2])
 
     def groups(self) -> list[tuple[Settings, list[Metrics]]]:
-        """Returns the metrics of all seeds by settings, in the order in which they were asked for."""
-        found: dict[tuple[Any, ...], tuple[Settings, list[Metrics]]] = {}
+        """Returns the metrics of all seeds by settings, in the order of the cells."""
+        groups: dict[tuple[Any, ...], tuple[Settings, list[Metrics]]] = {}
         for settings, _, metrics in self.rows:
-            found.setdefault(tuple(settings.items()), (settings, []))[1].append(metrics)
-        return list(found.values())
+            groups.setdefault(tuple(settings.items()), (settings, []))[1].append(metrics)
+        return list(groups.values())
 
     def values(self, metric: str, **settings: Any) -> list[float]:
         """Returns a metric of all cells with these settings that have it.
@@ -83,7 +83,7 @@ class Results:
         return [metrics[metric] for _, _, metrics in self._with(settings) if metric in metrics]
 
     def mean(self, metric: str, **settings: Any) -> float:
-        """Returns the mean of a metric over the cells with these settings; not a number if there are none.
+        """Returns the mean of a metric over the cells with these settings; NaN if there are none.
 
         Raises:
             NotYetRun: If one of the cells was not measured yet.
@@ -93,8 +93,8 @@ class Results:
 
     def line(self, axis: str, metric: str, **settings: Any) -> tuple[list[Any], list[float]]:
         """Returns the means of a metric along a setting, for a plot; cells that were not measured yet are left out."""
-        places = sorted({own[axis] for own, _, metrics in self._with(settings) if metric in metrics})
-        return places, [statistics.fmean(self.known(metric, **{axis: place}, **settings)) for place in places]
+        points = sorted({own[axis] for own, _, metrics in self._with(settings) if metric in metrics})
+        return points, [statistics.fmean(self.known(metric, **{axis: point}, **settings)) for point in points]
 
     def _with(self, settings: Settings) -> list[tuple[Settings, int, Metrics]]:
         return [row for row in self.rows if all(row[0].get(name) == value for name, value in settings.items())]
@@ -102,12 +102,12 @@ class Results:
 
 @dataclass(frozen=True)
 class Claim:
-    """A direction that is checked on the results.
+    """A claim that is checked on the results.
 
     Attributes:
-        text: What is claimed.
-        holds: Whether it does, by the results.
-        strong: Whether `--quick` is to find it, too; if not, it is reported alone.
+        text: The claim, for the report.
+        holds: Returns whether the results confirm it.
+        strong: Whether a `--quick` run must confirm it, too; otherwise it is only reported.
         full_only: Whether `--quick` has no cells for it.
     """
 
@@ -129,16 +129,16 @@ class Verdict:
 
 
 class Experiment:
-    """Base of the experiments; a subclass names what it asks, and overrides `cells`, `measure`, `claims` and `draw`.
+    """Base of the experiments; a subclass sets the attributes and overrides `cells`, `measure`, `claims` and `draw`.
 
     Attributes:
         name: Its name.
-        question: What it asks.
-        source: The paper, and the figure or table beside which the result is to be set.
-        refuted_by: What would refute the claim.
-        columns: Metrics in the table, and how each is formatted.
+        question: The question that it answers.
+        source: The paper, and the figure or table to compare the result with.
+        refuted_by: The result that would refute the claim.
+        columns: Metrics in the table, and their formats.
         takes_data: Whether it takes `--data` and `--steps`.
-        default_seeds: How many seeds a full run has.
+        default_seeds: Number of seeds of a full run.
     """
 
     name = ""
@@ -166,15 +166,15 @@ class Experiment:
         raise NotImplementedError
 
     def budget(self, request: ExperimentRequest) -> dict[str, Any]:
-        """Returns what every row of one table must have in common."""
+        """Returns the settings that must be equal in all rows of a table."""
         return {"quick": request.quick, "data": request.data, "steps": request.steps}
 
     def setting(self, request: ExperimentRequest) -> str:
-        """Returns what the page says of data, sizes and budget: what the class says of itself."""
+        """Returns the page's description of data, sizes and budget: the docstring of the class."""
         return inspect.cleandoc(type(self).__doc__ or "")
 
     def verdicts(self, results: Results, quick: bool) -> list[Verdict]:
-        """Returns each claim with whether it holds; those that a quick run has no cells for are left out."""
+        """Returns the verdicts on all claims, except those that a quick run has no cells for."""
         return [Verdict(claim, _held(claim, results)) for claim in self.claims() if not (quick and claim.full_only)]
 
 

@@ -1,4 +1,4 @@
-"""The evidence of an experiment: a page with a table, and a plot."""
+"""Writes the evidence of an experiment: a page with a table, and a plot."""
 
 import math
 import os
@@ -17,7 +17,7 @@ from zoo.workdir import replacing
 
 ROOT = Path(__file__).resolve().parent.parent
 WIDTH = 120
-MOST_COLUMNS = 8  # of a table that fits on a page
+MOST_COLUMNS = 8  # that fit on a page
 NAMES = {
     "bleu": "BLEU",
     "d_k": "d_k",
@@ -37,7 +37,7 @@ NAMES = {
 
 
 def commit() -> str:
-    """Returns the commit that is checked out, with a mark if files differ from it; empty outside a repository."""
+    """Returns the current commit, with `+` if files differ from it; empty outside a repository."""
 
     def git(*arguments: str) -> str:
         return subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True).stdout.strip()
@@ -50,7 +50,7 @@ def commit() -> str:
 
 
 def hardware() -> str:
-    """Returns processor and number of cores."""
+    """Returns the name of the processor and the number of cores."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         name = next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
@@ -60,7 +60,7 @@ def hardware() -> str:
 
 
 def table(experiment: Experiment, results: Results) -> str:
-    """Returns the table of settings and metrics, as mean ± deviation over the seeds where there are several."""
+    """Returns the table of settings and metrics, as mean ± deviation if there are several seeds."""
     groups = results.groups()
     names = list(dict.fromkeys(name for settings, _ in groups for name in settings))
     head = [*names, *(column for column in experiment.columns)]
@@ -72,7 +72,7 @@ def table(experiment: Experiment, results: Results) -> str:
 
 
 def folded(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Returns a table in Markdown; of one that is too wide, the first columns, and all of them folded away."""
+    """Returns a table in Markdown; if it is too wide, the first columns, and all of them in a collapsed section."""
 
     def text(width: int) -> str:
         lines = [line[:width] for line in (head, ["---"] * len(head), *rows)]
@@ -85,22 +85,22 @@ def folded(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def readable(name: str) -> str:
-    """Returns what the column of a setting or metric is called, such as `"BLEU from 6 words"` for `"bleu_from_6"`."""
-    if found := re.fullmatch(r"bleu_from_(\d+)", name):
-        return f"BLEU from {found[1]} word{'s' * (found[1] != '1')}"
+    """Returns the title of a setting's or metric's column, such as `"BLEU from 6 words"` for `"bleu_from_6"`."""
+    if match := re.fullmatch(r"bleu_from_(\d+)", name):
+        return f"BLEU from {match[1]} word{'s' * (match[1] != '1')}"
     return NAMES.get(name) or name.replace("_", " ")
 
 
 def _numbers(experiment: Experiment, metrics: Sequence[Metrics]) -> list[str]:
-    """Returns what a row has in each column; one whose cells were not measured says so in the first."""
-    measured = [each for each in metrics if each]
+    """Returns the cells of a row; if nothing was measured, the first one is "not yet run"."""
+    measured = [row for row in metrics if row]
     if not measured:
         return ["not yet run", *[""] * (len(experiment.columns) - 1)]
     return [_number(measured, name, how) for name, how in experiment.columns.items()]
 
 
 def _number(metrics: Sequence[Metrics], name: str, how: str) -> str:
-    values = [each[name] for each in metrics if name in each and not math.isnan(each[name])]
+    values = [row[name] for row in metrics if name in row and not math.isnan(row[name])]
     if not values:
         return ""
     text = format(statistics.fmean(values), how)
@@ -117,24 +117,24 @@ def page(
 ) -> str:
     """Returns the page of evidence, in Markdown."""
     seeds = len({seed for _, seed, _ in results.rows})
-    said = [f"- **{verdict}**: {verdict.claim.text}" for verdict in verdicts]
+    lines = [f"- **{verdict}**: {verdict.claim.text}" for verdict in verdicts]
     measured = f"Measured by `{how}`, {seeds} seed{'s' * (seeds != 1)}, on {hardware()}, shared with other work"
     parts = [
         f"# {experiment.name}: {experiment.question}",
         f"Set beside: {experiment.source}.",
         f"It would be refuted by: {experiment.refuted_by}.",
         *([setting] if setting else []),
-        "\n".join(said),
+        "\n".join(lines),
         f"![{experiment.name}]({experiment.name}.svg)",
         table(experiment, results),
-        f"{measured}, at commit {', '.join(f'`{each}`' for each in commits) or 'unknown'}"
-        + (" (+: with changes)." if any("+" in each for each in commits) else "."),
+        f"{measured}, at commit {', '.join(f'`{commit}`' for commit in commits) or 'unknown'}"
+        + (" (+: with changes)." if any("+" in commit for commit in commits) else "."),
     ]
     return "\n\n".join(parts) + "\n"
 
 
 def write_plot(experiment: Experiment, results: Results, path: Path) -> None:
-    """Draws the plot into a file, of the format of its suffix.
+    """Draws the plot into a file, in the format of its suffix.
 
     Raises:
         InputError: If Matplotlib is not installed.
@@ -156,7 +156,7 @@ def write(experiment: Experiment, results: Results, text: str, folder: Path) -> 
 
     Args:
         experiment: The experiment.
-        results: What is drawn.
+        results: The results to draw.
         text: The page, see `page`.
         folder: The folder.
 

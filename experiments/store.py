@@ -1,4 +1,4 @@
-"""Finished cells in a file of JSON lines, so that an experiment that was stopped goes on where it was."""
+"""Saves finished cells in a file of JSON lines, so that an interrupted experiment can be resumed."""
 
 import json
 from collections.abc import Mapping
@@ -12,14 +12,14 @@ from zoo.errors import InputError
 class Store:
     """The results of one experiment, a line for each finished cell with its settings, seed, metrics and budget.
 
-    A last line that a killed process left half written is dropped.
+    An incomplete last line, written by a killed process, is dropped.
 
     Args:
         path: The file.
-        budget: What every row must have in common: data, steps, and whether the run is quick.
+        budget: The settings that must be equal in all rows: data, steps, and whether the run is quick.
 
     Raises:
-        InputError: If the file has rows of another budget, which no table may mix, or is no such file.
+        InputError: If the file has rows of another budget, or is not a file of results.
     """
 
     def __init__(self, path: Path, budget: Mapping[str, Any]) -> None:
@@ -29,8 +29,8 @@ class Store:
         for row in self._read():
             if row["budget"] != self.budget:
                 raise InputError(
-                    f"{path} has results of another budget, {_told(row['budget'])}; this one is {_told(self.budget)}. "
-                    "A table of both would compare nothing: use another --workdir."
+                    f"{path} has results of another budget, {_shown(row['budget'])}. Received: {_shown(self.budget)}. "
+                    "Results of both cannot be compared in one table: use another --workdir."
                 )
             self._rows[_key(row["settings"], row["seed"])] = row
 
@@ -55,7 +55,7 @@ class Store:
         return None if row is None else row["metrics"]
 
     def add(self, cell: Cell, metrics: Metrics, commit: str) -> None:
-        """Keeps the metrics of a finished cell."""
+        """Saves the metrics of a finished cell."""
         row = {
             "settings": dict(cell.settings),
             "seed": cell.seed,
@@ -69,7 +69,7 @@ class Store:
         self._rows[_key(cell.settings, cell.seed)] = row
 
     def commits(self) -> list[str]:
-        """Returns the commits that the rows were measured at."""
+        """Returns the commits at which the rows were measured."""
         return sorted({row["commit"] for row in self._rows.values()})
 
 
@@ -77,5 +77,5 @@ def _key(settings: Mapping[str, Any], seed: int) -> str:
     return json.dumps([dict(settings), seed], sort_keys=True)
 
 
-def _told(budget: Mapping[str, Any]) -> str:
+def _shown(budget: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={json.dumps(value)}" for name, value in budget.items())

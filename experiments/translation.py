@@ -1,8 +1,8 @@
-"""Translators as cells of experiments: one budget for all, trained by the command that users have, measured once.
+"""Trains and tests translators for cells of experiments, with the same budget, by the commands for users.
 
-Every model has 2.1 million weights within a tenth, with the recipe's vocabulary of 6,000 for both languages. Batch and
-peak rate are those that the recipes were chosen with, on validation data, for Transformers and recurrent models alike;
-dropout is the recipe's. Experiments that ask for the same model share its training and its one look at the test set.
+Every model has 2.1 million weights within a tenth, with the recipe's vocabulary of 6,000 for both languages. Batch size
+and peak rate are those with which the recipes were chosen, on validation data, for Transformers and recurrent models
+alike; dropout is the recipe's. Experiments with the same model share its training and its only test.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ from zoo.errors import InputError
 from zoo.workdir import WorkDir
 
 STEPS = 800
-"""Steps of a full training; of 2,048 symbols at most on the longer side, padding included."""
+"""Steps of a full training, of at most 2,048 symbols on the longer side, padding included."""
 
 QUICK_STEPS = 300
 ROUNDS = 4
@@ -46,7 +46,7 @@ BUDGET = {
 _RNNSEARCH = {
     "embedding_dim": 128,
     "units": 304,
-    "encoder_units": 152,  # annotations as large as states, which dot products need
+    "encoder_units": 152,  # dot products need annotations as large as states
     "attention_units": 304,
     "readout_units": 128,
     "tied_embeddings": "all",
@@ -71,7 +71,7 @@ def steps(request: ExperimentRequest) -> int:
 
 
 def data(request: ExperimentRequest) -> str:
-    """Returns the SPEC that is trained on: what was asked for, or the generated dates."""
+    """Returns the SPEC to train on: the requested one, or the generated dates."""
     return request.data or "dates"
 
 
@@ -94,44 +94,44 @@ def settings(model: str, options: Mapping[str, Any], cell: Cell, request: Experi
 
 
 def trained(model: str, options: Mapping[str, Any], cell: Cell, request: ExperimentRequest) -> Path:
-    """Trains a model in a process of its own, or goes on with its training, and returns its work directory.
+    """Trains a model in a process of its own, or resumes its training, and returns its work directory.
 
-    Its name ends in a sum of data and settings: experiments may share a folder, but not trainings that differ.
+    The directory's name ends in a hash of data and settings, so that experiments can share a folder.
     """
-    asked = [f"{key}={value}" for key, value in settings(model, options, cell, request).items()]
-    differing = hashlib.sha256(" ".join([data(request), *asked]).encode()).hexdigest()[:8]
-    words = [model, *(f"{name}={value}" for name, value in sorted(options.items())), f"seed={cell.seed}", differing]
+    set_options = [f"{key}={value}" for key, value in settings(model, options, cell, request).items()]
+    digest = hashlib.sha256(" ".join([data(request), *set_options]).encode()).hexdigest()[:8]
+    words = [model, *(f"{name}={value}" for name, value in sorted(options.items())), f"seed={cell.seed}", digest]
     workdir = WorkDir(request.workdir.resolve() / "translators" / re.sub(r"[^\w.=-]+", "_", "_".join(words)))
     used = workdir.path / "used.json"
     if not used.exists():
         begun = len(rounds(workdir.path))
-        new = ["--model", model, "--data", data(request), "--set", *asked]
-        took = _run("training.train", "--workdir", str(workdir.path), *(["--resume"] if begun else new))
-        # Of a training that went on from a checkpoint, what the steps since then took.
-        took["steps"] = steps(request) * (ROUNDS - begun) / ROUNDS
-        workdir.write_text(used, json.dumps(took) + "\n")
+        new = ["--model", model, "--data", data(request), "--set", *set_options]
+        usage = _run("training.train", "--workdir", str(workdir.path), *(["--resume"] if begun else new))
+        # After a resume, the usage is that of the steps since the checkpoint.
+        usage["steps"] = steps(request) * (ROUNDS - begun) / ROUNDS
+        workdir.write_text(used, json.dumps(usage) + "\n")
     return workdir.path
 
 
 def tested(path: Path, spec: str | None = None) -> dict[str, Any]:
-    """Returns the metrics of the test split, by length as well; what was measured before is not measured again."""
+    """Returns the metrics of the test split, also by length; a finished evaluation is not repeated."""
     spec = spec or RunConfig.of_workdir(WorkDir(path)).data.spec
     if not _evaluations(path, spec):
-        how = ["--split", "test", "--beam_size", str(BEAM_SIZE), "--by", "length"]
-        took = _run("training.evaluate", str(path), "--data", spec, *how)
+        options = ["--split", "test", "--beam_size", str(BEAM_SIZE), "--by", "length"]
+        usage = _run("training.evaluate", str(path), "--data", spec, *options)
         for file, metrics in _evaluations(path, spec).items():
-            WorkDir(path).write_text(file, json.dumps({**metrics, "test_seconds": took["seconds"]}, indent=2) + "\n")
+            WorkDir(path).write_text(file, json.dumps({**metrics, "test_seconds": usage["seconds"]}, indent=2) + "\n")
     return next(iter(_evaluations(path, spec).values()))
 
 
 def _evaluations(path: Path, spec: str) -> dict[Path, dict[str, Any]]:
-    """Returns the metrics by length of some data that `training.evaluate` has written beside a model."""
-    found = {file: json.loads(file.read_text(encoding="utf-8")) for file in (path / "evaluation").glob("*.json")}
-    return {file: metrics for file, metrics in found.items() if metrics["data"] == spec and "by_length" in metrics}
+    """Returns the metrics by length that `training.evaluate` has written for some data, by file."""
+    written = {file: json.loads(file.read_text(encoding="utf-8")) for file in (path / "evaluation").glob("*.json")}
+    return {file: metrics for file, metrics in written.items() if metrics["data"] == spec and "by_length" in metrics}
 
 
 def _run(module: str, *arguments: str) -> dict[str, float]:
-    """Runs a command, and returns its seconds of processor time and its largest memory in megabytes."""
+    """Runs a command, and returns its processor time in seconds and its peak memory in megabytes."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
     command = [sys.executable, "-m", module, *arguments]
     process = subprocess.Popen(command, env=environment, stdout=sys.stderr)
@@ -147,16 +147,16 @@ def _run(module: str, *arguments: str) -> dict[str, float]:
         raise
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
-        raise InputError(f"{module} ended with {process.returncode}; what it said is above.")
+        raise InputError(f"{module} ended with {process.returncode}; its output is above.")
     return {"seconds": used.ru_utime + used.ru_stime, "megabytes": used.ru_maxrss / 1024}
 
 
 def metrics(model: str, options: Mapping[str, Any], cell: Cell, request: ExperimentRequest) -> dict[str, float]:
-    """Returns what a table says of a model: quality, by length as well, speed and memory."""
+    """Returns the metrics of a model in the table: quality, also by length, speed and memory."""
     path = trained(model, options, cell, request)
     test, used = tested(path), json.loads((path / "used.json").read_text(encoding="utf-8"))
     run = zoo.load(path)
-    # Not known of what was finished, but not noted, when it was stopped.
+    # Unknown if the process was killed between the end of the training and the writing of its usage.
     speed = {"symbols_per_second": used["steps"] * _symbols_per_step(path) / used["seconds"]} if used["steps"] else {}
     return {
         "weights": run.model.count_params(),
@@ -171,10 +171,10 @@ def metrics(model: str, options: Mapping[str, Any], cell: Cell, request: Experim
 
 def qualities(test: Mapping[str, Any]) -> dict[str, float]:
     """Returns BLEU and exact match of a test, and BLEU by length as `bleu_from_N`."""
-    found = {"bleu": test["bleu_lower_tokenized"], "exact_match": test["exact_match"]}
+    result = {"bleu": test["bleu_lower_tokenized"], "exact_match": test["exact_match"]}
     for bucket in test["by_length"]["buckets"]:
-        found[f"bleu_from_{bucket['from']}"] = bucket["bleu_lower_tokenized"]
-    return found
+        result[f"bleu_from_{bucket['from']}"] = bucket["bleu_lower_tokenized"]
+    return result
 
 
 def _symbols_per_step(path: Path) -> float:
@@ -205,7 +205,7 @@ class TranslatorExperiment(Experiment):
             "validation data. Nothing was chosen on the test set, which was translated once, with a beam of "
             f"{BEAM_SIZE}; BLEU is sacreBLEU's on lower-cased text, “BLEU from 6 words” that of sources of 6 to 10 "
             "words and so on. Speed is per second of processor time, start and validation included; megabytes are "
-            "the most that the training held. Multiplications are those of a forward pass over 20 tokens on each "
+            "the peak memory of the training. Multiplications are those of a forward pass over 20 tokens on each "
             "side (`zoo.cost`). "
             "Another seed, or more steps, can change the order of rows that are close."
         )

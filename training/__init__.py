@@ -1,3 +1,3 @@
 """Training: datasets, configurations, one loop, losses, metrics and evaluation."""
 
-import zoo  # noqa: F401 - lets a signal end a command that still imports what it needs
+import zoo  # noqa: F401 - handles signals during the imports of a command

@@ -1,9 +1,9 @@
-"""Makes pairs of text in the target language alone:
+"""Adds back-translated pairs to a parallel corpus:
 `python -m training.back_translate MODEL --monolingual FILE --data SPEC --output DIR`.
 
-MODEL translates from the target language of SPEC to its source language. What it makes of each line, with a tag before
-it, and the line are a pair of the corpus, beside those of SPEC; `--data text:DIR:source-target` trains on it. Killed at
-any time, the same command goes on with the parts that are missing.
+MODEL translates from the target language of SPEC to its source language. Its translation of each line, with a tag
+before it, and the line itself become a pair of the corpus, beside those of SPEC; `--data text:DIR:source-target` trains
+on it. After an interruption, the same command computes only the missing parts.
 """
 
 import json
@@ -22,20 +22,20 @@ from zoo.errors import InputError
 def main(argv: Sequence[str] | None = None) -> None:
     """Runs the command; raises InputError for bad usage or bad data."""
     parser = ArgumentParser(
-        prog="training.back_translate", description="Makes pairs of text in the target language alone."
+        prog="training.back_translate", description="Adds back-translated pairs to a parallel corpus."
     )
-    parser.add_argument("model", metavar="MODEL", help="work directory of a translator back, or preset:NAME")
+    parser.add_argument("model", metavar="MODEL", help="work directory of the reverse translator, or preset:NAME")
     parser.add_argument("--monolingual", type=Path, metavar="FILE", required=True, help="lines in the target language")
     parser.add_argument("--data", metavar="SPEC", required=True, help=spec_forms())
     parser.add_argument("--output", type=Path, metavar="DIR", required=True, help="where the corpus is written")
     parser.add_argument("--beam_size", type=int, default=5, metavar="N", help="width of the search (5)")
-    parser.add_argument("--tag", default=TAG, metavar="WORD", help=f"word before each source of the model ({TAG})")
+    parser.add_argument("--tag", default=TAG, metavar="WORD", help=f"word before each synthetic source ({TAG})")
     arguments = parser.parse_args(argv)
     if arguments.beam_size < 1:
         raise InputError(f"--beam_size must be positive. Received: {arguments.beam_size}.")
     check_translator(arguments.model)
-    found = back_translate(BackTranslationRequest(**vars(arguments)), start=start_decoding)
-    print(json.dumps(found, ensure_ascii=False), flush=True)
+    statistics = back_translate(BackTranslationRequest(**vars(arguments)), start=start_decoding)
+    print(json.dumps(statistics, ensure_ascii=False), flush=True)
 
 
 def command() -> int:

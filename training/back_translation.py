@@ -1,4 +1,4 @@
-"""Back-translation: text of the target language alone becomes pairs, whose sources a model writes."""
+"""Back-translation: a model translates text in the target language back, to make training pairs."""
 
 import sys
 from collections.abc import Callable
@@ -20,16 +20,16 @@ TAG = "<bt>"
 
 @dataclass(frozen=True)
 class BackTranslationRequest:
-    """What is translated back.
+    """The request of a back-translation.
 
     Attributes:
         model: Work directory of a model that translates from the target language to the source language, or
             `preset:NAME`.
         monolingual: File of lines in the target language.
         data: SPEC of parallel text, to which the new pairs are added.
-        output: The folder that is written, for `--data text:OUTPUT:source-target`.
-        beam_size: Of the search.
-        tag: Word before each source that the model has written; none if empty.
+        output: The output folder, for `--data text:OUTPUT:source-target`.
+        beam_size: Width of beam search.
+        tag: Word before each synthetic source; none if empty.
     """
 
     model: str
@@ -45,26 +45,25 @@ def back_translate(
     report: Report = lambda line: print(line, file=sys.stderr),
     start: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
-    """Writes the corpus, or goes on with one that was begun, and returns figures of it.
+    """Writes the corpus, or resumes an unfinished one, and returns statistics of it.
 
-    Its training split is that of the data, and for each line of the monolingual file the pair of what the model makes
-    of it and the line itself. So all that is written in training was written by people. The tag tells sources of a
-    model from those of people. Lines of which the model makes nothing, and empty ones, are left out. The other splits
-    are copied.
+    The training split consists of the pairs of the data and, for each line of the monolingual file, of the model's
+    translation as the source and the line as the target. So all targets are natural text. The tag distinguishes
+    synthetic sources from natural ones. Empty lines and empty translations are left out. The other splits are copied.
 
     Args:
-        request: What is translated back.
-        report: Called with a line for each part that is finished.
-        start: Called before the first model is loaded, which nothing needs if all parts are there; a command starts
-            the backend there, so that mistakes are reported before the seconds that this takes.
+        request: The request.
+        report: Called with a line for each finished part.
+        start: Called before the first model is loaded, unless all parts exist already; a command starts the backend
+            there, so that mistakes are reported before the seconds that this takes.
 
     Returns:
-        `pairs` in the training split, how many of them are `synthetic`, lines that were `left_out`, and the `data` that
-        is to be trained on.
+        `pairs` in the training split, how many of them are `synthetic`, lines that were `left_out`, and the `data` SPEC
+        to train on.
 
     Raises:
-        InputError: For other data than pairs, a file that cannot be read, a tag of several words, or a folder with
-            something else, of another request, or into which another process writes.
+        InputError: For other data than pairs, a file that cannot be read, a tag of several words, or a folder that has
+            other contents, belongs to another request, or is being written to by another process.
 
     Reference:
         Sennrich et al. 2016, "Improving Neural Machine Translation Models with Monolingual Data", section 3.2,
@@ -88,18 +87,18 @@ def back_translate(
 
     with writing(request.output, PLAN, plan):
         sources = map(one_line, in_parts(request.output, len(lines), open_model, report))
-        found = [(source, line) for source, line in zip(sources, lines, strict=True) if source and line.strip()]
-        before = f"{request.tag} " if request.tag else ""
+        synthetic = [(source, line) for source, line in zip(sources, lines, strict=True) if source and line.strip()]
+        prefix = f"{request.tag} " if request.tag else ""
         train = data.split("train")
         mixed = Pairs(
-            [*train.source, *(f"{before}{source}" for source, _ in found)],
-            [*train.target, *(line for _, line in found)],
+            [*train.source, *(f"{prefix}{source}" for source, _ in synthetic)],
+            [*train.target, *(line for _, line in synthetic)],
         )
         for split in SPLITS:
             write_split(request.output, split, mixed if split == "train" else data.split(split))
     return {
         "pairs": len(mixed),
-        "synthetic": len(found),
-        "left_out": len(lines) - len(found),
+        "synthetic": len(synthetic),
+        "left_out": len(lines) - len(synthetic),
         "data": f"text:{request.output}:source-target",
     }

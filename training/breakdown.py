@@ -1,7 +1,7 @@
-"""Metrics by what the sources are like: how long they are, or how often training has seen their rarest word.
+"""Metrics by the length of the sources, or by the frequency of their rarest word in the training data.
 
-Words are what stands between spaces, in lower case and without the punctuation around it; where the model reads
-characters, characters stand for words.
+Words are separated by spaces, in lower case and without surrounding punctuation. For models that read characters,
+characters are counted instead of words.
 """
 
 import sys
@@ -20,18 +20,18 @@ from zoo.extras import missing_extra
 from zoo.text import Tokenizer
 from zoo.workdir import replacing
 
-if TYPE_CHECKING:  # tasks import Keras, and commands that only name `KINDS` start it later and quietly
+if TYPE_CHECKING:  # tasks import Keras, which commands that only need `KINDS` start later
     from training.tasks.task import Task
 
 KINDS = ("length", "frequency")
-"""What sources can be sorted by."""
+"""Properties that sources can be grouped by."""
 
 _MOST_BUCKETS = 8
 _SHARE = 0.95
 _FREQUENCIES = (0, 1, 3, 10, 30, 100, 300, 1000)
 _TITLES = {
     "length": "Length of the source in {unit}",
-    "frequency": "Times that training has seen\nthe rarest of the {unit} of the source",
+    "frequency": "Occurrences in the training data of\nthe rarest of the {unit} of the source",
 }
 
 _DRAWN = {
@@ -47,13 +47,13 @@ Table = dict[str, Any]
 
 @dataclass(frozen=True)
 class Buckets:
-    """Examples by a number that each has.
+    """Examples grouped by a numeric property.
 
     Attributes:
         kind: See `KINDS`.
-        unit: What was counted, `"words"` or `"characters"`.
-        values: The number of each example; `None` for a source without words, of which none is the rarest.
-        lows: The least number of each bucket, in order. The last bucket is open.
+        unit: The unit that was counted, `"words"` or `"characters"`.
+        values: The value of each example; `None` for a source without words, which has no rarest one.
+        lows: The smallest value of each bucket, in order. The last bucket is open.
     """
 
     kind: str
@@ -62,7 +62,7 @@ class Buckets:
     lows: Sequence[int]
 
     def table(self, measure: Callable[[list[int]], Mapping[str, float]]) -> Table:
-        """Returns the metrics of each bucket that has examples, given a function of their numbers."""
+        """Returns the metrics of each non-empty bucket; `measure` takes the indices of its examples."""
         members: dict[int, list[int]] = {}
         for number, value in enumerate(self.values):
             bucket = -1 if value is None else int(np.searchsorted(self.lows, value, side="right")) - 1
@@ -74,7 +74,7 @@ class Buckets:
         return {"unit": self.unit, "buckets": buckets}
 
     def _bounds(self, bucket: int) -> dict[str, int | None]:
-        """Returns the least and the largest number of a bucket; `None` for those that have no numbers or no end."""
+        """Returns the smallest and largest value of a bucket; `None` where it has no values or no end."""
         if bucket < 0:
             return {"from": None, "to": None}
         return {"from": self.lows[bucket], "to": self.lows[bucket + 1] - 1 if bucket + 1 < len(self.lows) else None}
@@ -90,31 +90,31 @@ def grouped(
 ) -> Buckets:
     """Returns the examples of a split in buckets.
 
-    - `"length"`: the number of words of the source. Buckets are equally wide, by 1, 2, 5, 10, 20, 50, …, the least for
-      which 95 % of the examples are in the first seven; the eighth has all that are longer.
-    - `"frequency"`: how often the rarest word of the source is in the sources of the training split: never, 1 to 2
+    - `"length"`: the number of words of the source. Buckets are equally wide: the smallest of 1, 2, 5, 10, 20, 50, …
+      for which 95 % of the examples are in the first seven. The eighth contains all longer ones.
+    - `"frequency"`: how often the rarest word of the source occurs in the sources of the training split: never, 1 to 2
       times, 3 to 9, 10 to 29, 30 to 99, 100 to 299, 300 to 999, or more.
 
     Args:
         kind: See `KINDS`.
-        reader: The tokenizer of what the model reads.
+        reader: The tokenizer of the model's input.
         task: The task of the data.
         data: The data.
         split: The split to sort.
-        training: Returns the data that the model was trained on.
+        training: Returns the model's training data.
 
     Raises:
-        InputError: If the data are a running text, which has no examples.
+        InputError: If the data are a continuous text, which has no examples.
     """
     if isinstance(data, TextData) and data.joined:
-        raise InputError(f"--by needs separate texts; the lines of {data.spec} are one running text.")
+        raise InputError(f"--by needs separate texts; the lines of {data.spec} form one continuous text.")
     sources = [_words(text, reader) for text in task.sources(data.split(split))]
     unit = "characters" if reader.kind == "chars" else "words"
     if kind == "length":
         lengths = [len(words) for words in sources]
         return Buckets(kind, unit, lengths, _equally_wide(lengths))
-    seen = Counter(word for text in task.sources(training().split("train")) for word in _words(text, reader))
-    rarest = [min((seen[word] for word in words), default=None) for words in sources]
+    occurrences = Counter(word for text in task.sources(training().split("train")) for word in _words(text, reader))
+    rarest = [min((occurrences[word] for word in words), default=None) for words in sources]
     return Buckets(kind, unit, rarest, _FREQUENCIES)
 
 
@@ -131,15 +131,15 @@ def _without_punctuation(word: str) -> str:
 
 
 def _equally_wide(lengths: Sequence[int]) -> list[int]:
-    """Returns the least length of each bucket; texts without words have one of their own."""
-    most = int(np.quantile(lengths, _SHARE, method="inverted_cdf"))
+    """Returns the smallest length of each bucket; texts without words have a bucket of their own."""
+    quantile = int(np.quantile(lengths, _SHARE, method="inverted_cdf"))
     widths = (digit * 10**zeros for zeros in range(10) for digit in (1, 2, 5))
-    width = next(width for width in widths if (_MOST_BUCKETS - 1) * width >= most)
+    width = next(width for width in widths if (_MOST_BUCKETS - 1) * width >= quantile)
     return [0, *range(1, min(max(lengths) + width, (_MOST_BUCKETS - 1) * width + 1) + 1, width)]
 
 
 def draw(table: Table, kind: str, path: Path) -> None:
-    """Draws the main metrics of a table, a panel for each; standard error says why there is no picture."""
+    """Draws the main metrics of a table, a panel for each; on failure, writes the reason to standard error."""
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
@@ -150,14 +150,14 @@ def draw(table: Table, kind: str, path: Path) -> None:
     buckets = table["buckets"]
     names = [name for name in _DRAWN if name in buckets[0]]
     figure = Figure(figsize=(2.2 + 0.7 * len(buckets), 0.6 + 1.7 * len(names)), layout="constrained")
-    places = range(len(buckets))
+    ticks = range(len(buckets))
     panels = figure.subplots(len(names), sharex=True, squeeze=False)[:, 0]
     for name, panel in zip(names, panels, strict=True):
-        panel.bar(places, [bucket[name] for bucket in buckets], width=0.8, color="tab:blue")
+        panel.bar(ticks, [bucket[name] for bucket in buckets], width=0.8, color="tab:blue")
         panel.set_ylabel(_DRAWN[name])
         panel.grid(axis="y", alpha=0.3)
         panel.set_axisbelow(True)
-    panels[-1].set_xticks(places, [f"{_label(bucket)}\nn = {bucket['examples']:,}" for bucket in buckets], fontsize=8)
+    panels[-1].set_xticks(ticks, [f"{_label(bucket)}\nn = {bucket['examples']:,}" for bucket in buckets], fontsize=8)
     panels[-1].set_xlabel(_TITLES[kind].format(unit=table["unit"]))
     try:
         with replacing(path) as temporary:

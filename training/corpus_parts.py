@@ -1,4 +1,4 @@
-"""Corpora that models write: made in parts that are kept, so that a command that was killed goes on."""
+"""Corpora that models write: saved in parts, so that an interrupted command can be resumed."""
 
 import contextlib
 import json
@@ -14,7 +14,7 @@ from zoo.locks import exclusive
 from zoo.workdir import WorkDir, checksum, replacing
 
 PART = 500
-"""Texts that are translated and kept at a time."""
+"""Texts per part."""
 
 _LOCK = ".lock"
 
@@ -25,7 +25,7 @@ def parallel_data(spec: str) -> ParallelData:
     """Returns parallel text.
 
     Raises:
-        InputError: The SPEC is of other data.
+        InputError: The data are not parallel.
     """
     data = load_data(spec)
     if not isinstance(data, ParallelData):
@@ -34,10 +34,10 @@ def parallel_data(spec: str) -> ParallelData:
 
 
 def check_translator(path: str) -> None:
-    """Raises an InputError if a work directory, or `preset:NAME`, holds a model that does not translate."""
+    """Raises InputError if a work directory, or `preset:NAME`, contains a model that does not translate."""
     task = spec_of(path).task
     if task != "seq2seq":
-        raise InputError(f"{path} holds a {task} model; one that translates is needed.")
+        raise InputError(f"{path} contains a {task} model; a translator is needed.")
 
 
 def identity(path: str) -> str:
@@ -48,27 +48,27 @@ def identity(path: str) -> str:
 
 @contextlib.contextmanager
 def writing(folder: Path, plan_name: str, plan: Mapping[str, Any]) -> Iterator[None]:
-    """Opens the folder of a corpus for this process alone, to begin it or to go on with it.
+    """Opens the folder of a corpus for this process alone, to begin or resume it.
 
     Args:
         folder: The folder.
-        plan_name: File in it that says how it is made.
-        plan: What a command that goes on must have in common with the one that began.
+        plan_name: Name of the file in it that contains the plan.
+        plan: Settings that must be equal when the corpus is resumed.
 
     Raises:
-        InputError: The folder has something else, was begun with another plan, or another process writes into it.
+        InputError: The folder has other contents, was begun with another plan, or another process writes into it.
     """
     others = [path for path in folder.iterdir() if path.name != _LOCK] if folder.is_dir() else []
     file = folder / plan_name
     if others and not file.is_file():
-        raise InputError(f"{folder} is not empty. Give another --output.")
+        raise InputError(f"{folder} is not empty. Choose another --output.")
     folder.mkdir(parents=True, exist_ok=True)
     with exclusive(folder / _LOCK, f"Another process writes a corpus into {folder}. Wait until it ends, or end it."):
         if file.is_file():
-            before = json.loads(file.read_text(encoding="utf-8"))
-            differing = [name for name in plan if before.get(name) != plan[name]]
+            saved = json.loads(file.read_text(encoding="utf-8"))
+            differing = [name for name in plan if saved.get(name) != plan[name]]
             if differing:
-                raise InputError(f"{folder} was begun with other {', '.join(differing)}. Give another --output.")
+                raise InputError(f"{folder} was begun with other {', '.join(differing)}. Choose another --output.")
         else:
             with replacing(file) as temporary:
                 temporary.write_text(json.dumps(plan, indent=2) + "\n", encoding="utf-8")
@@ -78,13 +78,13 @@ def writing(folder: Path, plan_name: str, plan: Mapping[str, Any]) -> Iterator[N
 def in_parts(
     folder: Path, count: int, open_maker: Callable[[], Callable[[range], list[Any]]], report: Report
 ) -> list[Any]:
-    """Returns a row for each of `count` examples, of which those of finished parts are read from the folder.
+    """Returns a row for each of `count` examples; those of finished parts are read from the folder.
 
     Args:
         folder: The folder, opened by `writing`.
-        count: How many examples there are.
-        open_maker: Returns what makes the rows of a range of examples; called only if a part is missing.
-        report: Called with a line for each part that is finished.
+        count: Number of examples.
+        open_maker: Returns the function that makes the rows of a range of examples; called only if a part is missing.
+        report: Called with a line for each finished part.
     """
     parts = [range(start, min(start + PART, count)) for start in range(0, count, PART)]
     files = [folder / f"part-{number:05d}.json" for number in range(len(parts))]
@@ -92,10 +92,10 @@ def in_parts(
     if missing:
         make = open_maker()
         for number in missing:
-            begun, rows = time.monotonic(), make(parts[number])
+            start_time, rows = time.monotonic(), make(parts[number])
             with replacing(files[number]) as temporary:
                 temporary.write_text(json.dumps(rows), encoding="utf-8")
-            report(f"part {number + 1} of {len(parts)}, {len(rows) / (time.monotonic() - begun):,.0f} texts/s")
+            report(f"part {number + 1} of {len(parts)}, {len(rows) / (time.monotonic() - start_time):,.0f} texts/s")
     return [row for file in files for row in json.loads(file.read_text(encoding="utf-8"))]
 
 

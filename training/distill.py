@@ -1,8 +1,8 @@
-"""Makes a corpus of what teachers write: `python -m training.distill TEACHER... --data SPEC --output DIR`.
+"""Makes a corpus of teachers' translations: `python -m training.distill TEACHER... --data SPEC --output DIR`.
 
-Of the n-best translations of all teachers, the one most like the reference takes its place in the training split, or
-with `--references` stands beside it; the other splits are copied. `--data text:DIR:source-target` trains a student on
-it. Killed at any time, the same command goes on with the parts that are missing.
+Of the n-best translations of all teachers, the one most similar to the reference replaces it in the training split, or
+with `--references` is added to it; the other splits are copied. `--data text:DIR:source-target` trains a student on
+it. After an interruption, the same command computes only the missing parts.
 """
 
 import json
@@ -20,12 +20,12 @@ from zoo.errors import InputError
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Runs the command; raises InputError for bad usage or bad data."""
-    parser = ArgumentParser(prog="training.distill", description="Makes a corpus of what teachers write.")
+    parser = ArgumentParser(prog="training.distill", description="Makes a corpus of teachers' translations.")
     parser.add_argument("teachers", nargs="+", metavar="TEACHER", help="work directory of a translator, or preset:NAME")
     parser.add_argument("--data", metavar="SPEC", required=True, help=spec_forms())
     parser.add_argument("--output", type=Path, metavar="DIR", required=True, help="where the corpus is written")
     parser.add_argument("--beam_size", type=int, default=5, metavar="N", help="translations of each teacher (5)")
-    parser.add_argument("--references", action="store_true", help="keep the references beside what teachers write")
+    parser.add_argument("--references", action="store_true", help="keep the references beside the translations")
     arguments = parser.parse_args(argv)
     if arguments.beam_size < 1:
         raise InputError(f"--beam_size must be positive. Received: {arguments.beam_size}.")

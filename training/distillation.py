@@ -1,4 +1,4 @@
-"""Sequence-level distillation: what teachers write takes the place of the references, or stands beside them."""
+"""Sequence-level distillation: teachers' translations replace the references, or are added to them."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -20,14 +20,14 @@ PLAN = "distill.json"
 
 @dataclass(frozen=True)
 class DistillationRequest:
-    """What is distilled.
+    """The request of a distillation.
 
     Attributes:
         teachers: Work directories of translators, or `preset:NAME`.
         data: SPEC of parallel text.
-        output: The folder that is written, for `--data text:OUTPUT:source-target`.
-        beam_size: How many translations of each teacher there are to choose from.
-        references: Whether the pairs that they were chosen by follow them in the training split.
+        output: The output folder, for `--data text:OUTPUT:source-target`.
+        beam_size: Number of candidates from each teacher.
+        references: Whether the training split also contains the original pairs, after the new ones.
     """
 
     teachers: tuple[str, ...]
@@ -42,26 +42,26 @@ def distill(
     report: Report = lambda line: print(line, file=sys.stderr),
     start: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
-    """Writes the corpus, or goes on with one that was begun, and returns figures of it.
+    """Writes the corpus, or resumes an unfinished one, and returns statistics of it.
 
-    Of the `beam_size` best translations of every teacher, the one that is most like the reference takes its place in
-    the training split, by BLEU of a single sentence; of equal ones, that of the highest log probability. The reference
-    stays where no teacher writes anything. The other splits are copied. A finished folder may be asked for with and
-    without `references`: the teachers need not write again.
+    Of the `beam_size` best translations of every teacher, the one with the highest sentence BLEU against the reference
+    replaces it in the training split; among equal ones, the one with the highest log probability. The reference
+    stays where all translations are empty. The other splits are copied. A finished folder can be written again with or
+    without `references`; the translations are reused.
 
     Args:
-        request: What is distilled.
-        report: Called with a line for each part that is finished.
-        start: Called before the first model is loaded, which nothing needs if all parts are there; a command starts
-            the backend there, so that mistakes are reported before the seconds that this takes.
+        request: The request.
+        report: Called with a line for each finished part.
+        start: Called before the first model is loaded, unless all parts exist already; a command starts the backend
+            there, so that mistakes are reported before the seconds that this takes.
 
     Returns:
         `pairs` of the training split, mean sentence `bleu` of the best translation of the first teacher and
-        `chosen_bleu` of those that were taken, against the references; and the `data` that is to be trained on.
+        `chosen_bleu` of the chosen ones, against the references; and the `data` SPEC to train on.
 
     Raises:
-        InputError: For other data than pairs, or a folder with something else, of
-            another request, or into which another process writes.
+        InputError: For other data than pairs, or a folder that has other contents, belongs to another request, or is
+            being written to by another process.
 
     Reference:
         Kim and Rush 2016, "Sequence-Level Knowledge Distillation", section 3.3 (interpolation),
@@ -99,12 +99,12 @@ def distill(
 
 @dataclass(frozen=True)
 class Choice:
-    """The translation that takes the place of a reference.
+    """The translation that replaces a reference.
 
     Attributes:
         text: The translation.
         bleu: BLEU of the first teacher's best translation against the reference.
-        chosen_bleu: BLEU of the one that was taken.
+        chosen_bleu: BLEU of the chosen translation.
     """
 
     text: str
@@ -113,19 +113,19 @@ class Choice:
 
 
 def best_of(runs: Sequence["Seq2SeqRun"], pairs: Pairs, beam_size: int) -> list[Choice]:
-    """Returns the translation of each source that is most like its reference; see `distill`."""
+    """Returns the translation of each source that is most similar to its reference; see `distill`."""
     from sacrebleu.metrics.bleu import BLEU
 
     from training.tasks.metrics import bleu_tokenizer
 
-    lowercase = any(run.config["data"]["lowercase"] for run in runs)  # such a teacher writes no capitals
+    lowercase = any(run.config["data"]["lowercase"] for run in runs)  # such a teacher outputs no capitals
     tokenizer = bleu_tokenizer(language_of(pairs.target))
     metric = BLEU(effective_order=True, lowercase=lowercase, tokenize=tokenizer)
     lists = [run.nbest(pairs.source, beam_size=beam_size) for run in runs]
     choices = []
     for reference, *of_teachers in zip(pairs.target, *lists, strict=True):
-        found = [(one_line(each.text), each.log_prob) for hypotheses in of_teachers for each in hypotheses]
-        measured = [(metric.sentence_score(text, [reference]).score, log_prob, text) for text, log_prob in found]
-        score, _, text = max((each for each in measured if each[2]), default=(100.0, 0.0, reference))
-        choices.append(Choice(text, measured[0][0], score))
+        candidates = [(one_line(beam.text), beam.log_prob) for hypotheses in of_teachers for beam in hypotheses]
+        scored = [(metric.sentence_score(text, [reference]).score, log_prob, text) for text, log_prob in candidates]
+        score, _, text = max((row for row in scored if row[2]), default=(100.0, 0.0, reference))
+        choices.append(Choice(text, scored[0][0], score))
     return choices

@@ -25,10 +25,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         help="work directory of training.train, or preset:NAME, whose metrics are printed and not written",
     )
     forms = spec_forms()
-    parser.add_argument("--data", metavar="SPEC", help=f"{forms}; default: what the model was trained on")
+    parser.add_argument("--data", metavar="SPEC", help=f"{forms}; default: the model's training data")
     parser.add_argument("--split", default="test", choices=SPLITS, help="default: test")
     parser.add_argument("--beam_size", type=int, metavar="N", help="seq2seq; default: 1, greedy search")
-    parser.add_argument("--rules", choices=RULES, help="seq2seq; whose rules beam search follows; default: gnmt")
+    parser.add_argument("--rules", choices=RULES, help="seq2seq; the rules of beam search; default: gnmt")
     parser.add_argument(
         "--length_penalty",
         type=float,
@@ -43,8 +43,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--rerank",
         choices=RERANKINGS,
-        help="seq2seq; of the beam's translations take the one that has most in common with the others, by chrF (mbr) "
-        "or BLEU (mbr_bleu)",
+        help="seq2seq; choose the translation of the beam that is most similar to the others, by chrF (mbr) or BLEU "
+        "(mbr_bleu)",
     )
     parser.add_argument(
         "--with",
@@ -52,30 +52,29 @@ def main(argv: Sequence[str] | None = None) -> None:
         action="append",
         default=[],
         metavar="DIR",
-        help="with --rerank: a work directory of the same languages, whose translations are candidates as well, and "
-        "which has its say in how probable each is; again for more",
+        help="with --rerank: a work directory of the same languages, whose translations are candidates as well and "
+        "whose probabilities are averaged with those of DIR; repeat it for more",
     )
     parser.add_argument(
         "--reverse",
         metavar="DIR",
-        help="with --rerank: a work directory of the reverse direction, which says how probable the source is, given "
-        "a translation",
+        help="with --rerank: a work directory of the reverse direction, which scores the source, given a translation",
     )
     parser.add_argument(
         "--reverse_weight",
         type=float,
         metavar="W",
-        help=f"how much that counts, in [0, 1); default: {REVERSE_WEIGHT}",
+        help=f"weight of the reverse model, in [0, 1); default: {REVERSE_WEIGHT}",
     )
     parser.add_argument(
         "--weights",
         default="float32",
         metavar="KIND",
-        help="float32, bfloat16 or int8: round matrices of all models as an export with such weights does, and note in "
-        "MODEL_CARD.md what that changes; default: float32",
+        help="float32, bfloat16 or int8: round matrices of all models as an export with such weights does, and write "
+        "the change of the metrics to MODEL_CARD.md; default: float32",
     )
-    by = "measure sources of like length, or of like frequency of their rarest word in the training data, apart as well"
-    parser.add_argument("--by", choices=KINDS, help=f"{by}; with a picture beside the answers, which needs matplotlib")
+    by = "also report metrics by the length of the source, or by the frequency of its rarest word in the training data"
+    parser.add_argument("--by", choices=KINDS, help=f"{by}; a picture is saved with them, which needs matplotlib")
     arguments = parser.parse_args(argv)
     # Mistakes are reported before the seconds that the backend takes to start.
     spec = spec_of(arguments.workdir)
@@ -83,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     for option in ("beam_size", "rules", "length_penalty", "shortlist", "rerank"):
         if (value := getattr(arguments, option)) is not None:
             if spec.task != "seq2seq":
-                raise InputError(f"--{option} is for seq2seq models; {arguments.workdir} holds a {spec.task} model.")
+                raise InputError(f"--{option} is for seq2seq models; {arguments.workdir} contains a {spec.task} model.")
             decoding[option] = value
     if arguments.rerank:
         check_reranking(arguments.rerank, arguments.beam_size or 1)

@@ -28,14 +28,14 @@ from zoo.presets import PREFIX
 from zoo.stored_weights import check_kind, round_weights
 from zoo.workdir import WorkDir
 
-# Options that are named in any case, and their defaults.
+# Options that are always reported, and their defaults.
 _DECODING: dict[str, dict[str, Any]] = {"seq2seq": {"beam_size": 1, "length_penalty": 0.6}}
 _PATHS = ("with", "reverse", "ensemble")
 
 
 def _likelihood(run: Run, settings: DataConfig, task: Task[Any], data: Dataset[Any], split: str) -> dict[str, float]:
-    """Returns the mean cross-entropy of a split in nats, with teacher forcing, and what follows from it."""
-    # Without steps in a round this is one pass over the data, in which nothing is drawn.
+    """Returns the mean cross-entropy of a split in nats, with teacher forcing, and metrics derived from it."""
+    # Without a number of steps, a round is one deterministic pass over the data.
     batches = task.batches(
         settings, data, split, run.tokenizer_files(), batch_tokens=4096, static_shapes=run.model.jit_compile
     )
@@ -61,27 +61,27 @@ def evaluate(
     report: Callable[[dict[str, Any]], None] = lambda metrics: None,
     **decoding: Any,
 ) -> dict[str, Any]:
-    """Returns the metrics of a split, and writes them and the model's answers under the work directory.
+    """Returns the metrics of a split, and writes them and the model's outputs into the work directory.
 
-    The files in `evaluation/` are named after the split, the beam size and all options without their default; those of
-    data that the model was not trained on end in a number. The model card gets a line for each.
+    The files in `evaluation/` are named after the split, the beam size and all options that differ from their default.
+    A hash is appended for data that the model was not trained on. Each evaluation adds a line to the model card.
 
     Args:
-        path: The work directory, or `"preset:NAME"`, for which nothing is written.
-        spec: Data SPEC. Default: what the model was trained on.
+        path: The work directory, or `"preset:NAME"`, into which nothing is written.
+        spec: Data SPEC. Default: the model's training data.
         split: `train`, `val` or `test`.
-        weights: What matrices of all models are rounded to first: `"float32"` (no rounding), `"bfloat16"` or `"int8"`,
-            as in an export of such weights. What that costs is then written to the model card.
-        by: `"length"` or `"frequency"`: measure examples of like sources apart as well, see `training.breakdown`, and
-            draw it beside the model's answers.
-        rerank: One of `training.reranking.RERANKINGS`: which translation of a beam is the answer. Default: the best.
-        others: Work directories of models whose translations are candidates of that as well, see `Reranked`.
-        reverse: The work directory of a model of the reverse direction, which has a say in it.
-        reverse_weight: Its weight. Default: 0.2.
-        ensemble: Work directories of translators that choose every symbol together with this one, see `zoo.load`.
-        source_language: Of a translator of many languages, see `zoo.load`.
-        target_language: Likewise.
-        report: Called with the metrics before anything is drawn.
+        weights: The type that matrices of all models are rounded to first: `"float32"` (no rounding), `"bfloat16"` or
+            `"int8"`, as in an export of such weights. The change of the metrics is then written to the model card.
+        by: `"length"` or `"frequency"`: also compute metrics of groups of sources, see `training.breakdown`, and draw
+            them into `evaluation/`.
+        rerank: One of `training.reranking.RERANKINGS`, to choose among the translations of a beam. Default: the best.
+        others: Work directories of models whose translations are additional candidates of `rerank`, see `Reranked`.
+        reverse: The work directory of a model of the reverse direction, whose score counts in `rerank`.
+        reverse_weight: The weight of `reverse`. Default: 0.2.
+        ensemble: Work directories of translators that form an ensemble with this one, see `zoo.load`.
+        source_language: Source language of a translator of many languages, see `zoo.load`.
+        target_language: Its target language.
+        report: Called with the metrics, before the picture is drawn.
         **decoding: Options of the run's `translate`, `classify` or `generate`.
 
     Raises:
@@ -96,9 +96,9 @@ def evaluate(
     run = zoo.load(together(path, ensemble), source_language, target_language)
     config = RunConfig.of_workdir(open_workdir(str(path)))
     task = get_task(run.spec.task)
-    own = spec in (None, config.data.spec)
+    is_own = spec in (None, config.data.spec)
     # Which examples are held out for validation depends on how many are read.
-    data = config.open_data() if own else open_data(config.spec, str(spec))
+    data = config.open_data() if is_own else open_data(config.spec, str(spec))
     # Nothing is written into the installed package.
     workdir = None if str(path).startswith(PREFIX) else _writable(WorkDir(path))
     if "rules" in decoding:
@@ -106,25 +106,25 @@ def evaluate(
     decoding = {**_DECODING.get(task.name, {}), **decoding}
     if rerank:
         check_reranking(rerank, decoding.get("beam_size", 1))
-    forth = [zoo.load(other) for other in others]
-    back = None if reverse is None else zoo.load(reverse)
-    answering: Any = Reranked(run, rerank, forth, back, weight) if rerank else run
+    other_runs = [zoo.load(other) for other in others]
+    reverse_run = None if reverse is None else zoo.load(reverse)
+    decoder: Any = Reranked(run, rerank, other_runs, reverse_run, weight) if rerank else run
     if decoding.get("shortlist"):
-        for other in forth:
-            _ = other.shortlist  # one that is missing or damaged is reported before anything is decoded
-    choosing: dict[str, Any] = {"rerank": rerank} if rerank else {}
-    choosing |= {name: code for name, code in zip(LANGUAGES, (source_language, target_language), strict=True) if code}
+        for other in other_runs:
+            _ = other.shortlist  # raises before decoding if it is missing or damaged
+    selection: dict[str, Any] = {"rerank": rerank} if rerank else {}
+    selection |= {name: code for name, code in zip(LANGUAGES, (source_language, target_language), strict=True) if code}
     if ensemble:
-        choosing["ensemble"] = ", ".join(map(str, ensemble))
+        selection["ensemble"] = ", ".join(map(str, ensemble))
     if others:
-        choosing["with"] = ", ".join(map(str, others))
+        selection["with"] = ", ".join(map(str, others))
     if reverse is not None:
-        choosing |= {"reverse": str(reverse), "reverse_weight": weight}
-    groups = grouped(by, run.reader, task, data, split, lambda: data if own else config.open_data()) if by else None
+        selection |= {"reverse": str(reverse), "reverse_weight": weight}
+    groups = grouped(by, run.reader, task, data, split, lambda: data if is_own else config.open_data()) if by else None
     run.model.compile(loss=MeanOverSymbols(), weighted_metrics=[TokenCrossEntropy()], jit_compile=use_xla("auto"))
 
     def name(weights: str) -> str:
-        return _name(task, split, "" if own else data.spec, weights, {**decoding, **choosing})
+        return _name(task, split, "" if is_own else data.spec, weights, {**decoding, **selection})
 
     def measure_group(numbers: list[int], hypotheses: list[str]) -> dict[str, float]:
         examples = data.split(split).take(numbers)
@@ -134,9 +134,9 @@ def evaluate(
         return {name: value for name, value in measured.items() if isinstance(value, float)}
 
     def measure(weights: str) -> dict[str, Any]:
-        how = {"data": data.spec, "split": split, "weights": weights, **decoding, **choosing}
-        metrics = {**how, "examples": len(data.split(split))}
-        measured, hypotheses = task.evaluate(answering, data, split, **decoding)
+        options = {"data": data.spec, "split": split, "weights": weights, **decoding, **selection}
+        metrics = {**options, "examples": len(data.split(split))}
+        measured, hypotheses = task.evaluate(decoder, data, split, **decoding)
         metrics |= {**measured, **_likelihood(run, config.data, task, data, split)}
         if groups:
             metrics[f"by_{by}"] = groups.table(lambda numbers: measure_group(numbers, hypotheses))
@@ -150,9 +150,9 @@ def evaluate(
     if workdir:
         note_evaluation(workdir, unrounded)
     if weights != "float32":
-        for each in (run, *forth, back):
-            if each is not None:
-                round_weights(each.model, weights)
+        for loaded in (run, *other_runs, reverse_run):
+            if loaded is not None:
+                round_weights(loaded.model, weights)
         metrics = measure(weights)
         if workdir:
             note_weights(workdir, data.spec, metrics, unrounded)
@@ -163,15 +163,15 @@ def evaluate(
 
 
 def _writable(workdir: WorkDir) -> WorkDir | None:
-    """Returns a work directory, `None` where nothing may be written into it; standard error says so."""
+    """Returns a work directory, or `None` with a warning on standard error if it is read-only."""
     if os.access(workdir.path, os.W_OK):
         return workdir
-    print(f"{workdir.path} cannot be written to: the metrics are printed alone", file=sys.stderr)
+    print(f"{workdir.path} cannot be written to: the metrics are only printed", file=sys.stderr)
     return None
 
 
 def _name(task: Task[Any], split: str, other_spec: str, weights: str, decoding: Mapping[str, Any]) -> str:
-    """Returns the name of the files of an evaluation, which differs with the data and the options."""
+    """Returns the name of the files of an evaluation, made of the data and the options."""
     defaults = _DECODING.get(task.name, {})
     words = [split, *([f"beam_{decoding['beam_size']}"] if "beam_size" in defaults else [])]
     words += [
@@ -184,5 +184,5 @@ def _name(task: Task[Any], split: str, other_spec: str, weights: str, decoding: 
 
 
 def _hash(text: str) -> str:
-    """Returns a part of a file's name that stands for a text which has characters that it may not have."""
+    """Returns a short hash of a text that may contain characters not allowed in file names."""
     return hashlib.sha256(text.encode()).hexdigest()[:8]

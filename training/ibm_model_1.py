@@ -11,7 +11,7 @@ from zoo.vocabulary import PAD
 Array = NDArray[Any]
 
 PART = 20_000
-"""Pairs whose links are made together; from then on a link is the number of a cell of the table."""
+"""Pairs whose links are made together and then stored as indices of cells of the table."""
 
 
 def translation_table(
@@ -26,11 +26,11 @@ def translation_table(
     Args:
         sources: Ids of each source.
         targets: Ids of each target.
-        iterations: How often the table is computed anew; at first all t are equal.
+        iterations: Number of updates of the table; at first all t are equal.
 
     Returns:
-        Source symbols, target symbols and probabilities, [N] each, of what occurs together in a pair, by source symbol
-        and within these by target symbol. Those of null are left out.
+        Source symbols, target symbols and probabilities, [N] each, of all that occur together in a pair, sorted by
+        source symbol and then by target symbol. Those of null are left out.
 
     Reference:
         Brown et al. 1993, "The Mathematics of Statistical Machine Translation: Parameter Estimation", section 4.1,
@@ -38,33 +38,33 @@ def translation_table(
     """
     null = max((max(row, default=PAD) for row in sources), default=PAD) + 1
     width = max((max(row, default=PAD) for row in targets), default=PAD) + 1
-    parts: list[tuple[Array, Array, Array]] = []  # cells of the table, which of them each link is, and `sizes`
-    known: Array = np.empty(0, np.int64)
+    parts: list[tuple[Array, Array, Array]] = []  # cells of the table, the cell of each link, and `sizes`
+    all_cells: Array = np.empty(0, np.int64)
     for start in range(0, len(sources), PART):
         links, sizes = _links(sources[start : start + PART], targets[start : start + PART], null, width)
         if not len(links):
             continue
-        cells, places = np.unique(links, return_inverse=True)
-        parts.append((cells, places.astype(np.int32), sizes))
-        known = np.union1d(known, cells)
-    parts = [(np.searchsorted(known, cells), places, sizes) for cells, places, sizes in parts]
-    owners: Array = known // width
-    table: Array = np.ones(len(known))
+        cells, positions = np.unique(links, return_inverse=True)
+        parts.append((cells, positions.astype(np.int32), sizes))
+        all_cells = np.union1d(all_cells, cells)
+    parts = [(np.searchsorted(all_cells, cells), positions, sizes) for cells, positions, sizes in parts]
+    owners: Array = all_cells // width
+    table: Array = np.ones(len(all_cells))
     for _ in range(iterations):
-        counts = np.zeros(len(known))
-        for cells, places, sizes in parts:
-            weights = table[cells][places]
+        counts = np.zeros(len(all_cells))
+        for cells, positions, sizes in parts:
+            weights = table[cells][positions]
             total = np.add.reduceat(weights, np.cumsum(sizes) - sizes)
-            counts[cells] += np.bincount(places, weights / np.repeat(total, sizes))
+            counts[cells] += np.bincount(positions, weights / np.repeat(total, sizes))
         table = counts / np.bincount(owners, counts)[owners]
     real = owners != null
-    return owners[real], known[real] % width, table[real]
+    return owners[real], all_cells[real] % width, table[real]
 
 
 def _links(
     sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], null: int, width: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns all links as `source · width + target`, those of one target symbol together, and how many each has."""
+    """Returns all links as `source · width + target`, grouped by target symbol, and the size of each group."""
     links, sizes = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for source, target in zip(sources, targets, strict=True):
         options = np.array([*source, null], np.int64) * width
@@ -79,13 +79,13 @@ def most_probable(table: tuple[np.ndarray, np.ndarray, np.ndarray], symbols: int
     Args:
         table: From `translation_table`.
         symbols: Number of source symbols.
-        best: How many at most; of equally probable ones the lower ids.
+        best: Largest number of target symbols; among equally probable ones, lower ids come first.
     """
     source, target, probability = table
     order = np.lexsort((target, -probability, source))
     source, target = source[order], target[order]
-    place = np.arange(len(source)) - np.searchsorted(source, source)
-    kept = place < best
+    rank = np.arange(len(source)) - np.searchsorted(source, source)
+    is_best = rank < best
     result = np.full((symbols, best), PAD, np.int32)
-    result[source[kept], place[kept]] = target[kept]
+    result[source[is_best], rank[is_best]] = target[is_best]
     return result

@@ -11,7 +11,7 @@ from zoo.decoding_options import LANGUAGES, add_languages
 from zoo.startup import start_backend
 
 DTYPES = ("float32", "bfloat16")
-"""The types that weights can have here."""
+"""The types that weights can be stored in."""
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -22,8 +22,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "source",
         metavar="SOURCE",
-        help="hf:DIR, a folder as the hub of Hugging Face has it, or hf:OWNER/NAME[@REVISION] from there (extra "
-        "`hub`); ctranslate2:DIR; marian:DIR, a folder of Marian with weights in .npz; or safetensors:DIR, which "
+        help="hf:DIR, a folder in the layout of Hugging Face, or hf:OWNER/NAME[@REVISION] from its hub (extra `hub`); "
+        "ctranslate2:DIR; marian:DIR, a folder of Marian with weights in .npz; or safetensors:DIR, which "
         "export.convert wrote",
     )
     parser.add_argument("--workdir", metavar="DIR", required=True, help="where everything is written; a new folder")
@@ -31,17 +31,17 @@ def main(argv: Sequence[str] | None = None) -> None:
         "--dtype",
         choices=DTYPES,
         default=DTYPES[0],
-        help="what weights are rounded to and kept in on disk, where bfloat16 takes half the space; they are loaded as "
-        "float32, and computed with in it (%(default)s)",
+        help="type that weights are rounded to and stored in; bfloat16 takes half the space. They are loaded and "
+        "computed with as float32 (%(default)s)",
     )
     parser.add_argument(
         "--ignore",
         metavar="KEY",
         action="append",
         default=[],
-        help="a key of config.json that is refused because nothing here reads it; more than once for several",
+        help="an unsupported key of config.json to ignore; may be repeated",
     )
-    add_languages(parser, "what its tokenizer says")
+    add_languages(parser, "that of its tokenizer")
     arguments = parser.parse_args(argv)
     start_backend()
     from training.importing.workdir import import_checkpoint

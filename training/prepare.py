@@ -1,7 +1,7 @@
 """Encodes a corpus into token shards: `python -m training.prepare --data SPEC --output DIR`, for `--data prepared:DIR`.
 
-The examples are read once, piece by piece, a vocabulary is learned from a sample of them, and processes encode them
-side by side. Killed at any time, the same command goes on with the shards that are complete.
+The examples are read once, piece by piece. A vocabulary is learned from a sample of them, and several processes encode
+them in parallel. After an interruption, the same command keeps the complete shards and computes the others.
 """
 
 import argparse
@@ -37,9 +37,9 @@ def _parser() -> ArgumentParser:
     )
     parser.add_argument("--data", metavar="SPEC", required=True, help=spec_forms())
     parser.add_argument("--output", metavar="DIR", required=True, help="where the shards are written")
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument("--workers", metavar="N", type=int, help="processes; default: as many as there are cores")
-    where.add_argument("--runner", metavar="NAME", help="run on Apache Beam, on this runner, such as FlinkRunner")
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument("--workers", metavar="N", type=int, help="processes; default: the number of cores")
+    group.add_argument("--runner", metavar="NAME", help="run on Apache Beam, on this runner, such as FlinkRunner")
     parser.add_argument(
         "--set",
         nargs="+",
@@ -65,19 +65,19 @@ def _meaning(option: Option) -> str:
 
 def _request(arguments: argparse.Namespace) -> PreparationRequest:
     declared = PreparationOptions.declared()
-    asked = {name: value for name in declared if (value := getattr(arguments, name)) is not None}
-    options = PreparationOptions(**{name: declared[name].read(f"--{name}", value) for name, value in asked.items()})
+    values = {name: value for name in declared if (value := getattr(arguments, name)) is not None}
+    options = PreparationOptions(**{name: declared[name].read(f"--{name}", value) for name, value in values.items()})
     sections = parse_settings(arguments.set)
     for section, settings in sections.items():
         for key, value in settings.items():
             if section != "data" or key in DataConfig.declared() and key not in _SETTINGS:
                 raise InputError(
-                    f"{section}.{key} is a matter of training; ids depend on data.{', data.'.join(_SETTINGS)}. "
+                    f"{section}.{key} is a setting of training; ids depend on data.{', data.'.join(_SETTINGS)}. "
                     f"Received: {section}.{key}={value}."
                 )
     settings = read_values(DataConfig.declared(), sections["data"], "data")
     if files := checksums(settings.get("tokenizer", "")):
-        settings.setdefault("tokenizer_sha256", files)  # so that what was prepared with other files is not taken
+        settings.setdefault("tokenizer_sha256", files)  # so that shards of other files are not reused
     return PreparationRequest(arguments.data, settings, options)
 
 
@@ -85,8 +85,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Runs the command.
 
     Raises:
-        InputError: For bad data or settings, or a folder that holds something else.
-        WorkerLost: If a worker process ended.
+        InputError: For bad data or settings, or a folder with other contents.
+        WorkerLost: If a worker process ended unexpectedly.
     """
     parser = _parser()
     arguments, flags = parser.parse_known_args(argv)

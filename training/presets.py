@@ -1,4 +1,4 @@
-"""Makes the presets: `python -m training.presets NAME...` trains them anew into the package, or into `--output`."""
+"""Makes the presets: `python -m training.presets NAME...` trains them into the package, or into `--output`."""
 
 import json
 import shutil
@@ -31,7 +31,7 @@ class Recipe:
 
 RECIPES = {
     "dates_rnnsearch": Recipe("rnnsearch", "dates"),
-    # Chosen on the validation sentences and so that the vectors of a word tell its senses apart; see
+    # Chosen on the validation sentences, and for word vectors that distinguish the senses; see
     # docs/lab-notes/2026-11-25-order-and-meaning.md.
     "senses_self_attention_classifier": Recipe(
         "self_attention_classifier",
@@ -54,7 +54,7 @@ RECIPES = {
 
 
 def make(name: str, folder: Path) -> None:
-    """Trains a preset, evaluates it on its test split and writes what is needed to use it: no checkpoints, no logs.
+    """Trains a preset, evaluates it on its test split and writes the files needed to use it: no checkpoints, no logs.
 
     The folder is replaced if it exists. Raises InputError if the preset takes more than `LARGEST` bytes.
     """
@@ -70,7 +70,7 @@ def make(name: str, folder: Path) -> None:
         for path in (workdir.checkpoints, workdir.tensorboard):
             shutil.rmtree(path)
         for path in (workdir.lock, *(workdir.path / "evaluation").glob("*.txt")):
-            path.unlink(missing_ok=True)  # the answers go; the metrics stay
+            path.unlink(missing_ok=True)  # outputs are removed; metrics stay
         _pack(workdir.model)
         size = sum(path.stat().st_size for path in workdir.path.rglob("*") if path.is_file())
         if size > LARGEST:
@@ -81,7 +81,7 @@ def make(name: str, folder: Path) -> None:
 
 
 def _pack(model: Path) -> None:
-    """Compresses a `.keras` file, which Keras writes as it is."""
+    """Compresses a `.keras` file, which Keras writes uncompressed."""
     packed = model.with_suffix(".packed")
     with (
         zipfile.ZipFile(model) as source,
@@ -94,9 +94,9 @@ def _pack(model: Path) -> None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Runs the command; raises InputError for an unknown name, or for all without a folder."""
-    parser = ArgumentParser(prog="training.presets", description="Trains presets anew.")
-    parser.add_argument("names", nargs="*", metavar="NAME", help="those to make (with --output, all)")
-    parser.add_argument("--output", type=Path, metavar="DIR", help="where each gets a folder (the package itself)")
+    parser = ArgumentParser(prog="training.presets", description="Trains presets.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="presets to make (with --output, default: all)")
+    parser.add_argument("--output", type=Path, metavar="DIR", help="folder to write them to (default: the package)")
     arguments = parser.parse_args(argv)
     if not arguments.names and arguments.output is None:
         raise InputError(

@@ -1,4 +1,4 @@
-"""Choosing among translations by what they have in common: minimum Bayes risk."""
+"""Minimum Bayes risk decoding: chooses the translation that is most similar to the others."""
 
 import functools
 import math
@@ -20,16 +20,16 @@ RERANKINGS = ("mbr", "mbr_bleu")
 
 
 def consensus(texts: Sequence[str], log_probs: Sequence[float], reranking: str = "mbr", language: str = "") -> int:
-    """Returns the number of the translation of the largest expected utility, `argmax_h Σ_r p(r) · U(h, r)`.
+    """Returns the index of the translation with the largest expected utility, `argmax_h Σ_r p(r) · U(h, r)`.
 
-    The translations stand for all that there are: p is their probability, as a share of that of the list. Of equal
-    ones, the first is taken.
+    p is the probability of a translation, normalised over the list. Of translations with equal utility, the first is
+    chosen.
 
     Args:
         texts: Translations of one text, at least one.
-        log_probs: The log probability of each.
+        log_probs: Their log probabilities.
         reranking: One of `RERANKINGS`.
-        language: The code of their language, which says how BLEU cuts words.
+        language: The code of their language, by which BLEU chooses its tokenizer.
 
     Raises:
         InputError: For an unknown reranking.
@@ -58,7 +58,7 @@ def consensus(texts: Sequence[str], log_probs: Sequence[float], reranking: str =
 
 @functools.cache
 def _utility(reranking: str, language: str) -> Callable[[str, str], float]:
-    from sacrebleu.metrics.bleu import BLEU  # here, so that a command's mistakes are reported at once
+    from sacrebleu.metrics.bleu import BLEU  # here, so that a command reports mistakes before this slow import
     from sacrebleu.metrics.chrf import CHRF
 
     from training.tasks.metrics import bleu_tokenizer
@@ -77,35 +77,35 @@ def check_advisers(
     reverse: str | Path | None = None,
     reverse_weight: float | None = None,
 ) -> None:
-    """Raises InputError if models are named that cannot help to choose a translation; see `Reranked`."""
+    """Raises InputError if the models cannot be used to choose a translation; see `Reranked`."""
     if isinstance(others, str):
-        raise InputError(f"The other models are a list of work directories. Received: {others!r}.")
+        raise InputError(f"others must be a list of work directories. Received: {others!r}.")
     advisers = [("--with", path) for path in others] + ([] if reverse is None else [("--reverse", reverse)])
     for option, path in advisers:
         if not rerank:
             raise InputError(f"{option} {path} is for --rerank: add --rerank mbr.")
         if (task := spec_of(str(path)).task) != "seq2seq":
-            raise InputError(f"{option} takes a seq2seq model; {path} holds a {task} model.")
+            raise InputError(f"{option} takes a seq2seq model; {path} contains a {task} model.")
     if reverse_weight is not None:
         if reverse is None:
-            raise InputError("--reverse_weight is for --reverse DIR, the model that it weights.")
+            raise InputError(f"--reverse_weight requires --reverse DIR. Received: {reverse_weight} without it.")
         if not 0 <= reverse_weight < 1:
             raise InputError(f"--reverse_weight must be in [0, 1). Received: {reverse_weight}.")
 
 
 class Reranked:
-    """A run that answers with the `consensus` of its beam.
+    """A run that returns the `consensus` of its beam.
 
     Other models of the same languages add their beams. Equal texts are then one candidate, and P(y | x) is the mean of
-    the probabilities that all models give the whole text; unlike in an ensemble, which takes it symbol by symbol, each
-    may have symbols of its own. A model of the reverse direction says how well the source can be told from a
-    translation: p ∝ P(y | x)^(1 − w) · P(x | y)^w, the noisy channel without its language model.
+    all models' probabilities of the whole text. An ensemble averages them symbol by symbol instead, so that only here
+    vocabularies may differ. A model of the reverse direction scores the source, given a translation:
+    p ∝ P(y | x)^(1 − w) · P(x | y)^w, the noisy channel without its language model.
 
     Args:
         run: The run, a `Seq2SeqRun`.
         reranking: One of `RERANKINGS`.
         others: Runs of the same languages.
-        reverse: A run that translates back.
+        reverse: A run of the reverse direction.
         reverse_weight: Its weight w, in [0, 1).
 
     Reference:
@@ -128,17 +128,17 @@ class Reranked:
         """Returns the translation of each text; see `Seq2SeqRun.nbest` for the options."""
         models = (self.run, *self.others)
         beams = [run.nbest(texts, **options) for run in models]
-        candidates = [[each.text for beam in of_text for each in beam] for of_text in zip(*beams, strict=True)]
+        candidates = [[entry.text for beam in of_text for entry in beam] for of_text in zip(*beams, strict=True)]
         if self.others:
             candidates = [list(dict.fromkeys(of_text)) for of_text in candidates]
             scores = zip(*[_score_lists(run.score, texts, candidates) for run in models], strict=True)
             log_probs = [np.logaddexp.reduce(of_text) - math.log(len(models)) for of_text in scores]
         else:
-            log_probs = [np.array([each.log_prob for each in beam]) for beam in beams[0]]
+            log_probs = [np.array([entry.log_prob for entry in beam]) for beam in beams[0]]
         if self.reverse is not None:
             score, weight = self.reverse.score, self.reverse_weight
             reverse = _score_lists(lambda sources, targets: score(targets, sources), texts, candidates)
-            log_probs = [(1 - weight) * forth + weight * back for forth, back in zip(log_probs, reverse, strict=True)]
+            log_probs = [(1 - weight) * own + weight * other for own, other in zip(log_probs, reverse, strict=True)]
         language = language_of(text for of_text in candidates for text in of_text)
         return [
             of_text[consensus(of_text, values, self.reranking, language)]
@@ -149,7 +149,7 @@ class Reranked:
 def _score_lists(
     score: Callable[[list[str], list[str]], list[float]], sources: Sequence[str], candidates: list[list[str]]
 ) -> list[Any]:
-    """Returns what `score` says of each source and each of its candidates, an array for each source."""
+    """Returns the scores of the candidates of each source, an array for each source."""
     pairs = [(source, text) for source, of_source in zip(sources, candidates, strict=True) for text in of_source]
-    found = np.array(score([source for source, _ in pairs], [text for _, text in pairs]))
-    return np.split(found, np.cumsum([len(of_source) for of_source in candidates])[:-1])
+    scores = np.array(score([source for source, _ in pairs], [text for _, text in pairs]))
+    return np.split(scores, np.cumsum([len(of_source) for of_source in candidates])[:-1])

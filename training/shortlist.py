@@ -1,8 +1,8 @@
 """Writes the shortlist of a translator and measures it: `python -m training.shortlist DIR [--data SPEC]`.
 
-IBM model 1 finds in the training split which target symbols are likely translations of each source symbol. The table is
-kept in the work directory, for the option `shortlist` of evaluations, exports and `run.translate`. What a shortlist
-loses is measured on the validation split, printed as one JSON object and noted in the model card.
+IBM model 1 estimates from the training split which target symbols are likely translations of each source symbol. The
+table is saved in the work directory, for the option `shortlist` of evaluations, exports and `run.translate`. The loss
+in quality is measured on the validation split, printed as one JSON object and written to the model card.
 """
 
 import json
@@ -21,18 +21,18 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Runs the command; raises InputError for a bad work directory, SPEC or number."""
     parser = ArgumentParser(prog="training.shortlist", description="Writes the shortlist of a translator.")
     parser.add_argument("workdir", metavar="DIR", help="work directory of a translator")
-    parser.add_argument("--data", metavar="SPEC", help=f"{spec_forms()}; default: what the model was trained on")
+    parser.add_argument("--data", metavar="SPEC", help=f"{spec_forms()}; default: the model's training data")
     parser.add_argument(
-        "--shortlist", type=int, default=1000, metavar="N", help="target symbols of a batch, to be measured (1000)"
+        "--shortlist", type=int, default=1000, metavar="N", help="target symbols of a batch in the evaluation (1000)"
     )
     parser.add_argument(
         "--translations", type=int, default=50, metavar="K", help="likely translations of each source symbol (50)"
     )
     parser.add_argument(
-        "--frequent", type=int, default=100, metavar="F", help="most frequent target symbols, always in it (100)"
+        "--frequent", type=int, default=100, metavar="F", help="most frequent target symbols, always included (100)"
     )
-    parser.add_argument("--pairs", type=int, default=200_000, metavar="N", help="pairs to learn from at most (200,000)")
-    parser.add_argument("--beam_size", type=int, default=1, metavar="N", help="of the measurement (1)")
+    parser.add_argument("--pairs", type=int, default=200_000, metavar="N", help="most pairs to learn from (200,000)")
+    parser.add_argument("--beam_size", type=int, default=1, metavar="N", help="of the evaluation (1)")
     arguments = parser.parse_args(argv)
     for name, least in {"shortlist": 1, "translations": 1, "frequent": 0, "pairs": 1, "beam_size": 1}.items():
         if (value := getattr(arguments, name)) < least:
@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     # Mistakes are reported before the seconds that the backend takes to start.
     spec = spec_of(arguments.workdir)
     if spec.task != "seq2seq":
-        raise InputError(f"{arguments.workdir} holds a {spec.task} model; a shortlist is for translators.")
+        raise InputError(f"{arguments.workdir} contains a {spec.task} model; a shortlist is for translators.")
     if arguments.data:
         open_data(spec, arguments.data)
     start_decoding()

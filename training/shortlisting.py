@@ -39,8 +39,8 @@ def learn_shortlist(
         targets: Ids of each target.
         source_size: Number of source symbols.
         target_size: Number of target symbols.
-        translations: Likely translations of each source symbol, K.
-        frequent: How many of the most frequent target symbols are always in it, besides the special ones.
+        translations: Number of likely translations of each source symbol, K.
+        frequent: Number of the most frequent target symbols that are always included, besides the special ones.
     """
     special = len(SPECIAL_PIECES)
     table = most_probable(translation_table(sources, targets), source_size, translations)
@@ -52,7 +52,7 @@ def learn_shortlist(
 def share_outside(
     shortlist: Shortlist, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], size: int
 ) -> float:
-    """Returns the share of target symbols that are not in the shortlist of their batch, of 32 sources of like length.
+    """Returns the share of target symbols missing from the shortlist of their batch of 32 sources of similar length.
 
     Args:
         shortlist: The shortlist.
@@ -80,30 +80,30 @@ def write_shortlist(
     pairs: int = 200_000,
     beam_size: int = 1,
 ) -> dict[str, Any]:
-    """Writes the shortlist of a work directory, and returns what it loses on the validation split.
+    """Writes the shortlist of a work directory, and returns its loss in quality on the validation split.
 
     Args:
         path: The work directory of a translator.
-        spec: Data SPEC. Default: what the model was trained on.
-        shortlist: Target symbols of a batch with which it is measured.
+        spec: Data SPEC. Default: the model's training data.
+        shortlist: Target symbols of a batch in the evaluation.
         translations: See `learn_shortlist`.
         frequent: See `learn_shortlist`.
-        pairs: Pairs of the training split that it is learned from at most, at equal distances.
-        beam_size: With how many hypotheses the loss is measured.
+        pairs: Largest number of pairs that it is learned from, at equal distances in the training split.
+        beam_size: Beam size of the evaluation.
 
     Returns:
         `outside`, the share of reference symbols that are not in the shortlist of their batch, and the metrics of
-        translations with it, `bleu` and others; those without it end in `_of_all`.
+        translations with the shortlist, such as `bleu`; those without it end in `_of_all`.
 
     Raises:
-        InputError: For something that is no translator, other data than pairs, or a model that takes no shortlist.
+        InputError: For a model that is no translator or takes no shortlist, or data that are not pairs.
     """
     run = zoo.load(path)
     if path.startswith(PREFIX) or not os.access(run.path, os.W_OK):
-        raise InputError(f"{path} cannot be written to; copy it, and give the copy.")
+        raise InputError(f"{path} cannot be written to; pass a copy of it.")
     config, workdir = RunConfig.of_workdir(open_workdir(path)), WorkDir(run.path)
     data = config.open_data() if spec in (None, config.data.spec) else open_data(config.spec, str(spec))
-    check_readout(run.model)  # before minutes of work
+    check_readout(run.model)  # raises before minutes of work
     columns = {split: encode_split(data, split, run.tokenizer_files()).columns for split in ("train", "val")}
     count = len(columns["train"]["source"])
     numbers = np.arange(0, count, -(-count // pairs))

@@ -1,10 +1,10 @@
-"""The start of the commands that decode."""
+"""Starts the backend for commands that decode."""
 
 from zoo.startup import start_backend, without_onednn
 
 
 def start_decoding() -> None:
-    """Starts the backend for a command that spends its time on decoding, of several batches side by side."""
+    """Starts the backend for a command that mostly decodes, several batches in parallel."""
     without_onednn()
     start_backend()
     from training.hardware.cores import use_cores

@@ -29,8 +29,8 @@ def _parser(**options: Any) -> ArgumentParser:
         "--config",
         metavar="FILE",
         help="settings in TOML, YAML or JSON, in the sections model, data and training; model.name and data.spec in it "
-        "replace --model and --data; DIR/config.json repeats the run of a work directory, with the last settings "
-        "where they were changed on the way",
+        "replace --model and --data; DIR/config.json repeats the run of a work directory, with its last settings if "
+        "resumed runs changed them",
     )
     parser.add_argument(
         "--set",
@@ -49,22 +49,22 @@ def _parser(**options: Any) -> ArgumentParser:
     parser.add_argument(
         "--resume",
         action="store_true",
-        help="go on with the run that the work directory holds; with --set, most settings of training may change",
+        help="resume the run of the work directory; with --set, most settings of training may change",
     )
     group = parser.add_argument_group(
         "several processes",
-        "On JAX; each is started with the same command but for --process_id, and sees the same --workdir and data. "
-        "Where a cluster tells (SLURM, Kubernetes, TPU), none of these is needed.",
+        "On JAX; all are started with the same command but for --process_id, and have access to the same --workdir and "
+        "data. On SLURM, Kubernetes and TPUs, these options are detected automatically.",
     )
     group.add_argument("--coordinator", metavar="HOST:PORT", help="where process 0 listens for the others")
-    group.add_argument("--num_processes", type=int, metavar="N", help="how many train together")
-    group.add_argument("--process_id", type=int, metavar="I", help="which one this is, from 0")
+    group.add_argument("--num_processes", type=int, metavar="N", help="number of processes")
+    group.add_argument("--process_id", type=int, metavar="I", help="index of this process, from 0")
     group.add_argument(
         "--join_seconds",
         type=int,
         default=JOIN_SECONDS,
         metavar="S",
-        help="how long to wait for the others at the start; default %(default)s",
+        help="seconds to wait for the others at the start; default %(default)s",
     )
     parser.add_argument(
         "--profile", action="store_true", help="trace a few batches for TensorBoard's profiler, into DIR/tb"
@@ -74,20 +74,20 @@ def _parser(**options: Any) -> ArgumentParser:
         action="append",
         default=[],
         metavar="MODULE:FUNCTION",
-        help="a function of yours that takes the path of the work directory and returns a Keras callback, or a list of "
-        "them, which observe the training, such as those of Weights & Biases or MLflow; again for more. Of several "
-        "processes, the first one has them",
+        help="a function that takes the path of the work directory and returns a Keras callback or a list of them, "
+        "which observe the training, such as those of Weights & Biases or MLflow; may be repeated. With several "
+        "processes, only the chief runs them",
     )
     parser.add_argument(
         "--dry_run",
         action="store_true",
-        help="train and write nothing; print what XLA makes of a step on JAX: operations, bytes and memory of a device",
+        help="train and write nothing; print the costs of a step compiled on JAX: operations, bytes and memory",
     )
     return parser
 
 
 def _request(arguments: argparse.Namespace) -> TrainingRequest:
-    """Returns what the arguments ask for; the model is that of the initial run, unless another is named."""
+    """Returns the request that the arguments describe; the default model is that of the initial run."""
     file = read_settings(arguments.config) if arguments.config else dict.fromkeys(SECTIONS, {})
     model, settings = arguments.model, list(arguments.set)
     if arguments.init_from:
@@ -101,7 +101,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Runs the command.
 
     Raises:
-        InputError: For bad names, settings or data, or a work directory that holds another run.
+        InputError: For bad names, settings or data, or a work directory that contains another run.
     """
     if supervisor.is_worker():
         supervisor.die_with_parent()
@@ -129,7 +129,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         cluster = cluster or find_cluster(arguments.join_seconds)
         if cluster is not None:
             _supervise(workdir, cluster, named != dataclasses.astuple(cluster))
-    # All mistakes in it are reported before the seconds that the backend takes to start.
+    # All mistakes in the request are reported before the seconds that the backend takes to start.
     run = resolve_run(workdir, request, arguments.resume)
     start_backend()
     from training.hardware.processes import join
@@ -147,7 +147,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         except RunStopped as error:
             stopped = error
             if not error.everywhere:
-                processes.report(str(error).partition("; ")[0])  # each says for itself how to go on
+                processes.report(str(error).partition("; ")[0])  # each process adds how to resume
         if stopped is None or stopped.everywhere:
             processes.leave()
     if stopped is not None:
@@ -158,7 +158,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _print_costs(workdir: WorkDir, run: TrainingRun) -> None:
-    """Prints what a step of a run would cost."""
+    """Prints the costs of a step of a run."""
     start_backend()
     from training.loop.dry_run import dry_run
     from training.loop.failures import RunStopped
@@ -170,11 +170,11 @@ def _print_costs(workdir: WorkDir, run: TrainingRun) -> None:
         sys.exit(error.status)
 
 
-def _supervise(workdir: WorkDir, cluster: Cluster, found: bool) -> NoReturn:
-    """Runs this command in a child process, as one of a cluster, and ends with its exit status."""
+def _supervise(workdir: WorkDir, cluster: Cluster, detected: bool) -> NoReturn:
+    """Runs this command in a child process, as a member of a cluster, and exits with its status."""
     from training.loop.failures import missing_process
 
-    status, reason = supervisor.supervise(cluster, cluster.words() if found else ())
+    status, reason = supervisor.supervise(cluster, cluster.words() if detected else ())
     if reason:
         print(f"error: {missing_process(workdir, reason)}", file=sys.stderr)
     sys.exit(status)

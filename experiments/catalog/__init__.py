@@ -27,9 +27,9 @@ def get_experiment(name: str) -> Experiment:
     """Returns an experiment by its name.
 
     Raises:
-        InputError: If there is none, with the close names.
+        InputError: If there is none; close names are suggested.
     """
     if name not in NAMES:
         raise unknown_name("experiment", name, NAMES)
-    made: Experiment = importlib.import_module(f"experiments.catalog.{name}").EXPERIMENT
-    return made
+    experiment: Experiment = importlib.import_module(f"experiments.catalog.{name}").EXPERIMENT
+    return experiment

@@ -1,4 +1,4 @@
-"""On text, where the true alignment is unknown: which models look at the same symbols."""
+"""Compares the attention of models on text, where the true alignment is unknown."""
 
 import keras
 import numpy as np
@@ -14,9 +14,9 @@ LAYERS = {"luong_general": 1, "luong_dot": 1, "transformer_tiny": 4}
 
 
 class Agreement(TranslatorExperiment):
-    """The share of target symbols of validation sentences, as the references have them, for which a layer looks most at
-    the symbol of the source that `rnnsearch` looks most at: of the mean of its heads, and of the head for which it is
-    largest.
+    """The share of target symbols, of the references of validation sentences, for which the largest attention weight of
+    a layer is at the same source symbol as that of `rnnsearch`: for the mean of the layer's heads, and for its best
+    head.
     """
 
     name = "agreement"
@@ -59,26 +59,26 @@ class Agreement(TranslatorExperiment):
     def draw(self, results, figure):
         panel = figure.subplots()
         groups = results.groups()
-        for place, (settings, _) in enumerate(groups):
-            panel.barh(place, results.mean("agreement", **settings), color="C0")
-            panel.plot(results.mean("best_head", **settings), place, "k|", markersize=12)
+        for row, (settings, _) in enumerate(groups):
+            panel.barh(row, results.mean("agreement", **settings), color="C0")
+            panel.plot(results.mean("best_head", **settings), row, "k|", markersize=12)
         panel.set_yticks(range(len(groups)), [f"{own['model']}, layer {own['layer']}" for own, _ in groups])
         panel.invert_yaxis()
         panel.set(xlabel="share of symbols with the same place as `rnnsearch` (|: best head)", xlim=(0, 1))
 
 
 def _agreement(reference, other, layer):
-    """Returns how often the mean of the heads, and the best head, look most where another model looks most."""
+    """Returns how often the maximum of the heads' mean, and of the best head, is where that of the reference is."""
     pairs = load_data(reference.config["data"]["spec"]).split("val").take(range(TEXTS))
     source = pad(reference.source_ids(pairs.source))
-    begun = pad([[START, *row] for row in reference.tokenizers.target.encode(pairs.target)])
-    looked_at, heads = (
-        keras.ops.convert_to_numpy(run.model.attention(source, begun))[:, number]  # [B, heads, T, S]
+    inputs = pad([[START, *row] for row in reference.tokenizers.target.encode(pairs.target)])
+    reference_heads, heads = (
+        keras.ops.convert_to_numpy(run.model.attention(source, inputs))[:, number]  # [B, heads, T, S]
         for run, number in ((reference, 0), (other, layer))
     )
-    place, real = looked_at.mean(axis=1).argmax(axis=-1), begun != PAD
-    alone = [(heads[:, head].argmax(axis=-1) == place)[real].mean() for head in range(heads.shape[1])]
-    return {"agreement": (heads.mean(axis=1).argmax(axis=-1) == place)[real].mean(), "best_head": np.max(alone)}
+    argmax, real = reference_heads.mean(axis=1).argmax(axis=-1), inputs != PAD
+    alone = [(heads[:, head].argmax(axis=-1) == argmax)[real].mean() for head in range(heads.shape[1])]
+    return {"agreement": (heads.mean(axis=1).argmax(axis=-1) == argmax)[real].mean(), "best_head": np.max(alone)}
 
 
 EXPERIMENT = Agreement()

@@ -1,4 +1,4 @@
-"""How much attention goes to what a symbol is made of: on dates, where that is known."""
+"""Measures the share of attention on the aligned symbols, on dates, whose alignment is known."""
 
 import re
 
@@ -14,14 +14,14 @@ from zoo.vocabulary import START, pad
 SCORES = ("additive", "dot", "general", "scaled_dot", "cosine")
 TEXTS = 200
 YEAR, DAY = slice(0, 4), slice(8, 10)
-"""Of a date in ISO 8601."""
+"""Positions in a date in ISO 8601."""
 
 
 class Alignment(Experiment):
     """Test dates with a month in letters, whose numbers are the year, of four digits, and the day alone.
 
-    A digit of the year is made of that very digit of the source, one of the day of the digits of the day. Attention is
-    that of the row that predicts the symbol of the true answer. A Transformer has two layers of four heads.
+    A digit of the year is aligned to the same digit of the source, one of the day to the digits of the day. Attention
+    is that of the row that predicts the symbol of the reference. A Transformer has two layers of four heads.
     """
 
     name = "alignment"
@@ -80,10 +80,10 @@ class Alignment(Experiment):
         panel = figure.subplots()
         groups = results.groups()
         labels = [" ".join(str(value) for value in settings.values()) for settings, _ in groups]
-        for place, (settings, _) in enumerate(groups):
+        for row, (settings, _) in enumerate(groups):
             for shift, metric, color in ((-0.2, "year", "C0"), (0.2, "day", "C1")):
-                panel.barh(place + shift, results.mean(metric, **settings), height=0.38, color=color)
-            panel.plot(results.mean("best_head_year", **settings), place - 0.2, "k|", markersize=10)
+                panel.barh(row + shift, results.mean(metric, **settings), height=0.38, color=color)
+            panel.plot(results.mean("best_head_year", **settings), row - 0.2, "k|", markersize=10)
         panel.barh(0, 0, color="C0", label="year: the same digit")
         panel.barh(0, 0, color="C1", label="day: its digits")
         panel.plot([], [], "k|", label="best head, year")
@@ -95,19 +95,19 @@ class Alignment(Experiment):
 
 
 def _shares(run, layer):
-    """Returns the mean share of attention on the right places in one layer; of all its heads, and of the best one."""
+    """Returns the mean share of attention on the aligned symbols in one layer; of all heads, and of the best one."""
     pairs = load_data("dates").split("test")
-    found = [
-        (text, iso, places)
+    examples = [
+        (text, iso, spans)
         for text, iso in zip(pairs.source, pairs.target, strict=True)
-        if (places := _places(text, iso)) is not None
+        if (spans := _places(text, iso)) is not None
     ][:TEXTS]
-    texts, answers = [text for text, _, _ in found], [iso for _, iso, _ in found]
+    texts, answers = [text for text, _, _ in examples], [iso for _, iso, _ in examples]
     sources = run.source_ids(texts)
-    begun = pad([[START, *row] for row in run.tokenizers.target.encode(answers)])
-    attention = keras.ops.convert_to_numpy(run.model.attention(pad(sources), begun))[:, layer]  # [B, heads, T, S]
+    inputs = pad([[START, *row] for row in run.tokenizers.target.encode(answers)])
+    attention = keras.ops.convert_to_numpy(run.model.attention(pad(sources), inputs))[:, layer]  # [B, heads, T, S]
     year, day = [], []
-    for weights, (_, _, (first, days)) in zip(attention, found, strict=True):
+    for weights, (_, _, (first, days)) in zip(attention, examples, strict=True):
         year.append(np.mean([weights[:, digit, first + digit] for digit in range(4)], axis=0))
         day.append(weights[:, DAY, days].sum(axis=-1).mean(axis=-1))
     return {
@@ -120,7 +120,7 @@ def _shares(run, layer):
 
 
 def _places(text, iso):
-    """Returns where the year begins in a text, and the slice of the day; `None` where that is not certain."""
+    """Returns the start of the year in a text, and the slice of the day; `None` if they are ambiguous."""
     numbers = list(re.finditer(r"[0-9]+", text))
     years = [number for number in numbers if number.group() == iso[YEAR]]
     days = [number for number in numbers if len(number.group()) < 3 and int(number.group()) == int(iso[DAY])]

@@ -1,4 +1,4 @@
-"""What a vector of fixed length costs long sentences, also longer ones than any that was trained on."""
+"""Measures the loss by a vector of fixed length on long sentences, also on longer ones than in training."""
 
 import random
 from pathlib import Path
@@ -10,15 +10,15 @@ from training.data import load_data
 MODELS = ("rnn_encdec", "rnnsearch", "transformer_tiny")
 JOINED = (1, 2, 3)
 FIRSTS = range(1, 60, 5)
-"""Lengths that the buckets of five words begin with."""
+"""Smallest lengths of the buckets of five words."""
 LETTERS = "abcdefghijklmnopqrst"
 SIZES = {"train": 8000, "val": 200, "test": 400}
 
 
 class Bottleneck(TranslatorExperiment):
-    """Test sentences alone, and two and three of them joined to one, by the words in the source.
+    """Single test sentences, and two and three of them joined into one, by the number of words in the source.
 
-    Without `--data`: rows of 3 to 15 letters, to be copied.
+    Without `--data`, the task is to copy rows of 3 to 15 letters.
     """
 
     name = "bottleneck"
@@ -72,9 +72,9 @@ class Bottleneck(TranslatorExperiment):
         panels = figure.subplots(1, 2, sharey=True)
         for model in MODELS:
             for panel, times in zip(panels, (1, 2), strict=True):
-                found = {first: results.values(f"bleu_from_{first}", model=model, joined=times) for first in FIRSTS}
-                found = {first + 2: sum(values) / len(values) for first, values in found.items() if values}
-                panel.plot(list(found), list(found.values()), "o-", label=model)
+                buckets = {first: results.values(f"bleu_from_{first}", model=model, joined=times) for first in FIRSTS}
+                means = {first + 2: sum(values) / len(values) for first, values in buckets.items() if values}
+                panel.plot(list(means), list(means.values()), "o-", label=model)
         panels[0].set(title="test sentences", ylabel="BLEU", ylim=(0, None))
         panels[1].set(title="two joined to one")
         for panel in panels:
@@ -83,7 +83,7 @@ class Bottleneck(TranslatorExperiment):
 
 
 def letters(folder: Path) -> str:
-    """Writes rows of letters that are to be copied, and returns their SPEC."""
+    """Writes data with rows of letters to copy, and returns their SPEC."""
     for number, (split, size) in enumerate(SIZES.items()):
         draw = random.Random(number)
         rows = [" ".join(draw.choices(LETTERS, k=draw.randint(3, 15))) for _ in range(size)]
@@ -92,10 +92,10 @@ def letters(folder: Path) -> str:
 
 
 def joined(spec: str, times: int, folder: Path) -> str:
-    """Writes the test sentences of data, each with the next ones behind it, and returns the SPEC of that."""
+    """Writes data whose test sentences are each `times` consecutive ones, joined, and returns their SPEC."""
     pairs = load_data(spec).split("test")
     columns = [
-        [" ".join(side[place : place + times]) for place in range(0, len(side) - times + 1, times)]
+        [" ".join(side[index : index + times]) for index in range(0, len(side) - times + 1, times)]
         for side in (pairs.source, pairs.target)
     ]
     for split in ("train", "val", "test"):

@@ -1,4 +1,4 @@
-"""One recurrent classifier, with its states pooled by attention, by their mean and by their maximum."""
+"""Compares poolings of the states of a recurrent classifier: attention, mean and maximum."""
 
 import statistics
 
@@ -38,12 +38,12 @@ class Classification(Experiment):
             settings["training.max_steps"] = request.steps
         path = train_run(MODEL, request.data or GENERATED, settings, cell, request, self.name)
         test = evaluate(path, request.data or GENERATED, "test")
-        found = {name: test[name] for name in ("accuracy", "macro_f1")}
-        return {**found, "validation_accuracy": final_metrics(path)["accuracy"]}
+        metrics = {name: test[name] for name in ("accuracy", "macro_f1")}
+        return {**metrics, "validation_accuracy": final_metrics(path)["accuracy"]}
 
     def claims(self):
         def gain(results, other):
-            """Returns by how much accuracy is higher with attention."""
+            """Returns the gain in accuracy by attention."""
             return results.mean("accuracy", pooling="attention") - results.mean("accuracy", pooling=other)
 
         return [
@@ -72,10 +72,10 @@ class Classification(Experiment):
     def draw(self, results, figure):
         panel = figure.subplots()
         poolings = [pooling for pooling in POOLINGS if results.known("accuracy", pooling=pooling)]
-        for place, pooling in enumerate(poolings):
+        for column, pooling in enumerate(poolings):
             values = results.known("accuracy", pooling=pooling)
-            panel.plot([place] * len(values), values, "o", color="C0", alpha=0.6)
-            panel.plot(place, statistics.fmean(values), "_", color="C1", markersize=40)
+            panel.plot([column] * len(values), values, "o", color="C0", alpha=0.6)
+            panel.plot(column, statistics.fmean(values), "_", color="C1", markersize=40)
         panel.set_xticks(range(len(poolings)), poolings)
         panel.set(xlim=(-0.5, len(poolings) - 0.5), ylabel="accuracy on the test set, each seed and their mean")
 

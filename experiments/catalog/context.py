@@ -1,4 +1,4 @@
-"""One word in two senses, before and after one layer of self-attention."""
+"""Compares the vectors of a word in two senses, before and after one layer of self-attention."""
 
 import numpy as np
 
@@ -28,7 +28,7 @@ TEXTS = {
 
 
 class Context(Experiment):
-    """The vectors of "apple" in sentences that were written by hand; the model is the preset, which saw none of them.
+    """The vectors of "apple" in sentences written by hand; the model is the preset, which was not trained on them.
 
     Accuracy with and without order: `senses:twins`, pairs of sentences of the same words in two orders.
     """
@@ -93,10 +93,10 @@ class Context(Experiment):
         left, right = figure.subplots(1, 2)
         vectors = _apples(True)
         centred = vectors - vectors.mean(axis=0)
-        places = centred @ np.linalg.svd(centred, full_matrices=False)[2][:2].T
+        points = centred @ np.linalg.svd(centred, full_matrices=False)[2][:2].T
         begin = 0
         for sense, texts in TEXTS.items():
-            left.scatter(*places[begin : begin + len(texts)].T, label=f"apple, the {sense}")
+            left.scatter(*points[begin : begin + len(texts)].T, label=f"apple, the {sense}")
             begin += len(texts)
         left.set(title='"apple" in twelve sentences (two principal components)')
         left.legend()
@@ -110,8 +110,8 @@ class Context(Experiment):
 
 
 def _apples(contextual):
-    """Returns the unit vectors of "apple" in all texts, [12, D]; a row of the table without context."""
-    texts = [text for each in TEXTS.values() for text in each]
+    """Returns the unit vectors of "apple" in all texts, [12, D]; those of the embedding table if not `contextual`."""
+    texts = [text for texts_of_sense in TEXTS.values() for text in texts_of_sense]
     run = zoo.load(PRESET)
     if contextual:
         vectors = run.compare("apple", texts).vectors

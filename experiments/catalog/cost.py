@@ -1,4 +1,4 @@
-"""What self-attention, recurrence, convolution, and local and linear attention cost: counted and measured."""
+"""Counts and measures the costs of self-attention, recurrence, convolution, and local and linear attention."""
 
 import statistics
 import time
@@ -24,9 +24,9 @@ TURNS = 21
 
 
 class Cost(Experiment):
-    """One layer, forward, compiled, one text; steps and path are those of `zoo.cost`.
+    """The compiled forward pass of one layer on one text; steps and path are those of `zoo.cost`.
 
-    Milliseconds are of processor time, the median of 21 turns: what other work on the machine takes is not in them.
+    Milliseconds are of processor time, the median of 21 turns, which excludes other work on the machine.
     """
 
     name = "cost"
@@ -149,9 +149,9 @@ def _seconds(layer, arguments):
     model.predict_on_batch(arguments[0])
     times = []
     for _ in range(TURNS):
-        begun = time.process_time()
+        start = time.process_time()
         model.predict_on_batch(arguments[0])
-        times.append(time.process_time() - begun)
+        times.append(time.process_time() - start)
     return statistics.median(times)
 
 

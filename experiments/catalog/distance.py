@@ -1,4 +1,4 @@
-"""What path length means: how far back a layer finds what it is asked for."""
+"""Measures how far back different layers can retrieve an item, beside their path lengths."""
 
 import keras
 import numpy as np
@@ -29,8 +29,8 @@ class Distance(Experiment):
     """One or four pairs of a key and a value, then noise, then one of the keys: which value had it?
 
     Two layers of each kind with residual connections, of 32 features, that read from left to right. One model of each
-    learns from texts of all distances, the numbers of noise symbols, in equal parts: what it finds near helps it to
-    find what is far. Chance is 1/8; who knows the four values but not their keys is right in about 0.42.
+    is trained on equal parts of all distances, the numbers of noise symbols, since near items help it to learn to
+    find far ones. Chance is 1/8; a model that knows the four values but not their keys is right in about 0.42.
     """
 
     name = "distance"
@@ -57,55 +57,55 @@ class Distance(Experiment):
         model.compile(keras.optimizers.Adam(rate), "sparse_categorical_crossentropy", metrics=["accuracy"])
         for distance in draw.permutation(np.resize(distances, steps)):
             model.train_on_batch(*_texts(draw, BATCH, pairs, distance))
-        found = {
+        accuracies = {
             f"at_{distance}": model.evaluate(
                 *_texts(draw, 512, pairs, distance), batch_size=64, verbose=0, return_dict=True
             )["accuracy"]
             for distance in distances
         }
-        return {**found, "path_length": _path_length(mixer(), pairs + max(distances) + 1)}
+        return {**accuracies, "path_length": _path_length(mixer(), pairs + max(distances) + 1)}
 
     def claims(self):
         return [
             Claim(
                 "attention finds the item at every distance: 95 % and more",
-                lambda results: min(_found(results, kind="attention")) > 0.95,
+                lambda results: min(_accuracy(results, kind="attention")) > 0.95,
             ),
             Claim(
                 "two convolutions of width 7 see 13 positions: at chance (below 25 %) from distance 32 on",
-                lambda results: max(_found(results, beyond=13, kind="convolution")) < 0.25,
+                lambda results: max(_accuracy(results, beyond=13, kind="convolution")) < 0.25,
             ),
             Claim(
                 "of four pairs, a recurrence finds at the largest distance 20 points less than attention",
                 lambda results: (
-                    _found(results, pairs=4, kind="recurrence")[-1]
-                    < _found(results, pairs=4, kind="attention")[-1] - 0.2
+                    _accuracy(results, pairs=4, kind="recurrence")[-1]
+                    < _accuracy(results, pairs=4, kind="attention")[-1] - 0.2
                 ),
             ),
             Claim(
                 "a recurrence finds the only pair at the largest distance 20 points less often than at the smallest",
                 lambda results: (
-                    _found(results, pairs=1, kind="recurrence")[-1]
-                    < _found(results, pairs=1, kind="recurrence")[0] - 0.2
+                    _accuracy(results, pairs=1, kind="recurrence")[-1]
+                    < _accuracy(results, pairs=1, kind="recurrence")[0] - 0.2
                 ),
                 full_only=True,
             ),
             Claim(
                 "linear attention, whose path is as short, is as good as attention, within 5 points",
                 lambda results: (
-                    min(_found(results, kind="linear attention")) > min(_found(results, kind="attention")) - 0.05
+                    min(_accuracy(results, kind="linear attention")) > min(_accuracy(results, kind="attention")) - 0.05
                 ),
                 strong=False,
             ),
         ]
 
     def draw(self, results, figure):
-        asked = [pairs for pairs in PAIRS if results.known("path_length", pairs=pairs)]
-        panels = figure.subplots(1, len(asked), sharey=True, squeeze=False)[0]
-        for panel, pairs in zip(panels, asked, strict=True):
+        measured_pairs = [pairs for pairs in PAIRS if results.known("path_length", pairs=pairs)]
+        panels = figure.subplots(1, len(measured_pairs), sharey=True, squeeze=False)[0]
+        for panel, pairs in zip(panels, measured_pairs, strict=True):
             for kind in MIXERS:
                 measured = _distances(results, pairs=pairs, kind=kind)
-                panel.plot(measured, _found(results, pairs=pairs, kind=kind), "o-", label=kind)
+                panel.plot(measured, _accuracy(results, pairs=pairs, kind=kind), "o-", label=kind)
             panel.axhline(1 / VALUES, color="gray", linestyle=":", label="chance")
             panel.set(title="one pair" if pairs == 1 else f"{pairs} pairs", xscale="log", xlabel="distance")
             panel.set(ylim=(0, 1.05))
@@ -120,7 +120,7 @@ def _distances(results, **settings):
     return [distance for distance in DISTANCES if results.known(f"at_{distance}", **settings)]
 
 
-def _found(results, beyond=0, **settings):
+def _accuracy(results, beyond=0, **settings):
     """Returns the mean accuracy of the cells with these settings at each distance that is larger than `beyond`."""
     return [
         results.mean(f"at_{distance}", **settings) for distance in _distances(results, **settings) if distance > beyond
@@ -128,14 +128,14 @@ def _found(results, beyond=0, **settings):
 
 
 def _texts(draw, count, pairs, distance):
-    """Returns texts [count, pairs + distance + 1, 2], of a key and a value at each place, and the values asked for."""
+    """Returns texts [count, pairs + distance + 1, 2], of a key and a value at each position, and the correct values."""
     keys = np.argsort(draw.random((count, KEYS)), axis=1)[:, :pairs]
     values = draw.integers(0, VALUES, (count, pairs))
-    asked = draw.integers(0, pairs, count)
+    target = draw.integers(0, pairs, count)
     noise = np.stack([KEYS + draw.integers(0, NOISE, (count, distance)), np.full((count, distance), VALUES)], axis=-1)
     rows = np.arange(count)
-    question = np.stack([keys[rows, asked], np.full(count, VALUES)], axis=-1)[:, None]
-    return np.concatenate([np.stack([keys, values], axis=-1), noise, question], axis=1), values[rows, asked]
+    question = np.stack([keys[rows, target], np.full(count, VALUES)], axis=-1)[:, None]
+    return np.concatenate([np.stack([keys, values], axis=-1), noise, question], axis=1), values[rows, target]
 
 
 def _model(mixer):

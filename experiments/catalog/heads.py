@@ -1,4 +1,4 @@
-"""How many heads, what they look at, and how many of them are needed."""
+"""Varies the number of heads, measures what they attend to, and removes them."""
 
 import keras
 import numpy as np
@@ -17,11 +17,11 @@ SHARES = (25, 50, 75, 100)
 
 
 class Heads(Experiment):
-    """`transformer_tiny` of 2+2 layers, d 64, on `dates`; all numbers of heads have the same size together.
+    """`transformer_tiny` of 2+2 layers, d 64, on `dates`; the total size of the heads does not depend on their number.
 
-    What heads look at: the largest share of attention, over the encoder's heads, that goes to the symbol before, the
-    one after, other places with the same symbol, and the end. Pruning: the share of validation symbols that are
-    predicted right, with teacher forcing, when heads are removed, those first whose removal alone costs least.
+    What heads look at: the largest share of attention, over the encoder's heads, on the symbol before, the one after,
+    other positions with the same symbol, and the end. Pruning: the share of validation symbols that are predicted
+    right, with teacher forcing, when heads are removed; first those whose single removal costs least.
     """
 
     name = "heads"
@@ -50,8 +50,8 @@ class Heads(Experiment):
         options = {"num_heads": cell.settings["heads"], "score": cell.settings["score"]}
         path = trained("transformer_tiny", options, cell, request, self.name)
         run = zoo.load(path)
-        found = {"cross_entropy": final_metrics(path)["cross_entropy"], **_looked_at(run)}
-        return found if cell.settings["heads"] == 1 else {**found, **_pruned(run)}
+        result = {"cross_entropy": final_metrics(path)["cross_entropy"], **_looked_at(run)}
+        return result if cell.settings["heads"] == 1 else {**result, **_pruned(run)}
 
     def claims(self):
         return [
@@ -91,9 +91,9 @@ class Heads(Experiment):
     def draw(self, results, figure):
         left, right = figure.subplots(1, 2)
         for score in SCORES:
-            places, values = results.line("heads", "cross_entropy", score=score)
-            if places:
-                left.plot(places, values, "o-", label=score)
+            counts, values = results.line("heads", "cross_entropy", score=score)
+            if counts:
+                left.plot(counts, values, "o-", label=score)
         left.set(title="validation cross-entropy", xlabel="heads", xscale="log")
         left.set_xticks(COUNTS, COUNTS)
         left.set_xticks((), minor=True)
@@ -109,26 +109,26 @@ _PRUNED = tuple(f"pruned_{share}" for share in SHARES)
 
 
 def _looked_at(run):
-    """Returns the largest mean share of attention that a head of the encoder gives to each kind of place."""
+    """Returns the largest mean share of attention of an encoder head on each kind of position."""
     texts = _pairs().source[:LOOKED_AT]
     shares = {name: [] for name in ("to_previous", "to_next", "to_same", "to_end")}
     for tokens, weights in run.attention(texts, kind="encoder"):
-        places, symbols = np.arange(len(tokens)), np.array(tokens)
+        positions, symbols = np.arange(len(tokens)), np.array(tokens)
         same = (symbols[:, None] == symbols[None]) & ~np.eye(len(tokens), dtype=bool)
         kinds = {
-            "to_previous": places[:, None] - 1 == places[None],
-            "to_next": places[:, None] + 1 == places[None],
+            "to_previous": positions[:, None] - 1 == positions[None],
+            "to_next": positions[:, None] + 1 == positions[None],
             "to_same": same,
-            "to_end": np.broadcast_to(places == len(tokens) - 1, same.shape),
+            "to_end": np.broadcast_to(positions == len(tokens) - 1, same.shape),
         }
         for name, where in kinds.items():
             rows = where.any(axis=1)
             shares[name].append((weights * where).sum(axis=-1)[..., rows].mean(axis=-1))
-    return {name: float(np.mean(each, axis=0).max()) for name, each in shares.items()}
+    return {name: float(np.mean(values, axis=0).max()) for name, values in shares.items()}
 
 
 def _pruned(run):
-    """Returns the accuracy of all heads, without one of them, and without more and more."""
+    """Returns the accuracy with all heads, without a single one, and with increasing shares of them removed."""
     heads = [(layer, head) for layer in _attention_layers(run.model) for head in range(layer.num_heads)]
     measure = _accuracy(run)
     alone = []
@@ -137,15 +137,15 @@ def _pruned(run):
         _remove(layer, head)
         alone.append(measure())
         layer.output_dense.kernel.assign(kernel)
-    found = {"accuracy": measure(), "worst_removed": min(alone), "median_removed": float(np.median(alone))}
+    result = {"accuracy": measure(), "worst_removed": min(alone), "median_removed": float(np.median(alone))}
     order = np.argsort(-np.array(alone), kind="stable")
     removed = 0
     for share in SHARES:
         while removed < len(heads) * share // 100:
             _remove(*heads[order[removed]])
             removed += 1
-        found[f"pruned_{share}"] = measure()
-    return found
+        result[f"pruned_{share}"] = measure()
+    return result
 
 
 def _attention_layers(model):
@@ -156,7 +156,7 @@ def _attention_layers(model):
 
 
 def _remove(layer, head):
-    """Takes a head out of a layer, whose output projection no longer reads it."""
+    """Removes a head from a layer by zeroing its part of the output projection."""
     kernel = keras.ops.convert_to_numpy(layer.output_dense.kernel).copy()
     kernel[head * layer.value_dim : (head + 1) * layer.value_dim] = 0
     layer.output_dense.kernel.assign(kernel)
@@ -166,10 +166,10 @@ def _accuracy(run):
     pairs = _pairs()
     source = pad(run.source_ids(pairs.source[:TEXTS]))
     target = pad([[*row, END] for row in run.tokenizers.target.encode(pairs.target[:TEXTS])])
-    begun = np.concatenate([np.full((len(target), 1), START, target.dtype), target[:, :-1]], axis=1)
+    inputs = np.concatenate([np.full((len(target), 1), START, target.dtype), target[:, :-1]], axis=1)
 
     def measure():
-        logits = run.model.predict_on_batch({"source": source, "target": begun})
+        logits = run.model.predict_on_batch({"source": source, "target": inputs})
         return float(np.mean((logits.argmax(axis=-1) == target)[target != 0]))
 
     return measure

@@ -1,4 +1,4 @@
-"""What a decoder learns if the causal mask is missing, and what padding does without its mask."""
+"""Trains a decoder without the causal mask, and measures the effect of padding without its mask."""
 
 import keras
 import numpy as np
@@ -14,10 +14,10 @@ SIZE = 32
 
 
 class Masking(Experiment):
-    """Counting modulo ten from a first number by a step: 3 5 7 9 1 …; the first two numbers tell all the others.
+    """Counting modulo ten from a first number by a step: 3 5 7 9 1 …; the first two numbers determine all the others.
 
     A decoder of two blocks learns the next number with teacher forcing, with the causal mask and without it, and then
-    goes on from two numbers by itself. Padding: the same text alone, and beside a longer one.
+    continues two numbers by itself. Padding: the same text alone, and beside a longer one.
     """
 
     name = "masking"
@@ -43,12 +43,12 @@ class Masking(Experiment):
         history = model.fit(
             texts[:, :-1], texts[:, 1:], batch_size=64, epochs=14 if request.quick else 20, verbose=0, shuffle=True
         )
-        wanted = _texts(np.random.default_rng(1000 + cell.seed), 200)
-        rows = wanted.copy()
-        rows[:, 2:] = 0  # unknown, as in any generation
-        for place in range(2, LENGTH):
-            rows[:, place] = np.argmax(model.predict_on_batch(rows[:, :-1])[:, place - 1], axis=-1)
-        return {"training_loss": history.history["loss"][-1], "generated_right": np.mean(rows[:, 2:] == wanted[:, 2:])}
+        target = _texts(np.random.default_rng(1000 + cell.seed), 200)
+        rows = target.copy()
+        rows[:, 2:] = 0  # unknown, as in generation
+        for position in range(2, LENGTH):
+            rows[:, position] = np.argmax(model.predict_on_batch(rows[:, :-1])[:, position - 1], axis=-1)
+        return {"training_loss": history.history["loss"][-1], "generated_right": np.mean(rows[:, 2:] == target[:, 2:])}
 
     def claims(self):
         def mean(results, metric, kind, which):
@@ -56,7 +56,7 @@ class Masking(Experiment):
 
         return [
             Claim(
-                "without the causal mask the training loss is lower: every word that is asked for can be seen",
+                "without the causal mask the training loss is lower: every number to predict is in the input",
                 lambda results: (
                     mean(results, "training_loss", "causal", "without")
                     < mean(results, "training_loss", "causal", "with the mask")
@@ -95,9 +95,9 @@ class Masking(Experiment):
             strict=True,
         ):
             panel.bar(names, [results.mean(metric, **{kind: name}) for name in names], color=["C0", "C1"], width=0.6)
-            for place, name in enumerate(names):
+            for column, name in enumerate(names):
                 values = results.values(metric, **{kind: name})
-                panel.plot([place] * len(values), values, "k.", alpha=0.5)
+                panel.plot([column] * len(values), values, "k.", alpha=0.5)
             panel.set(title=title)
         panels[2].set(yscale="symlog")
         panels[2].set_yscale("symlog", linthresh=1e-7)
@@ -119,7 +119,7 @@ def _decoder(causal):
 
 
 def _change_by_a_batch_mate(masked):
-    """Returns how much the vectors of a text change if it is padded for a longer one beside it."""
+    """Returns the largest change of a text's vectors when it is padded to the length of a longer one."""
     alone = np.random.normal(size=(1, 5, SIZE)).astype("float32")
     padded = np.concatenate([alone, np.random.normal(size=(1, 4, SIZE)).astype("float32")], axis=1)
     layer = layers.TransformerEncoderBlock(layers.MultiHeadAttention(2, SIZE // 2), layers.FeedForward(2 * SIZE))

@@ -1,4 +1,4 @@
-"""Kinds of positions: what a language model learns with each, and what is left on lengths that it never trained on."""
+"""Compares kinds of positions in a language model, also on longer texts than in training."""
 
 import keras
 import numpy as np
@@ -15,13 +15,13 @@ BATCH = 32
 
 
 class Positions(Experiment):
-    """Random rows of 5 to 9 symbols that repeat; a `causal_lm_tiny` of two layers of 64 features says what comes next.
+    """Random rows of 5 to 9 symbols that repeat; a `causal_lm_tiny` of two layers of 64 features predicts the next one.
 
     Trained on 32 symbols; accuracy is that over the second half of texts of 32, 64 and 128 symbols.
     """
 
     name = "positions"
-    question = "which positions teach a model order, and which of them go on beyond the lengths trained on?"
+    question = "which positions teach a model order, and which of them generalise beyond the trained lengths?"
     source = "Vaswani et al. 2017, table 3 E; Press et al. 2022, figure 1; Shaw et al. 2018, table 1"
     refuted_by = (
         "no positions that teach as much as any others; absolute positions that lose nothing at four times the length"
@@ -50,8 +50,8 @@ class Positions(Experiment):
         )
         texts = _texts(draw, BATCH * steps, LENGTH + 1)
         model.fit({"tokens": texts[:, :-1]}, texts[:, 1:], batch_size=BATCH, verbose=0)
-        found = {f"accuracy_{times}": _accuracy(model, draw, times * LENGTH) for times in TIMES}
-        return {**found, "weights": model.count_params()}
+        accuracies = {f"accuracy_{times}": _accuracy(model, draw, times * LENGTH) for times in TIMES}
+        return {**accuracies, "weights": model.count_params()}
 
     def claims(self):
         def lost(results, kind):
@@ -93,10 +93,10 @@ class Positions(Experiment):
         panel = figure.subplots()
         kinds = [settings["positions"] for settings, _ in results.groups()]
         for number, times in enumerate(TIMES):
-            places = [place + 0.27 * (number - 1) for place in range(len(kinds))]
+            columns = [column + 0.27 * (number - 1) for column in range(len(kinds))]
             values = [results.mean(f"accuracy_{times}", positions=kind) for kind in kinds]
             label = f"{times * LENGTH} symbols" + (", as in training" if times == 1 else "")
-            panel.bar(places, values, width=0.25, label=label)
+            panel.bar(columns, values, width=0.25, label=label)
         panel.axhline(1 / SYMBOLS, color="gray", linestyle=":", label="chance")
         panel.set_xticks(range(len(kinds)), kinds)
         panel.set(ylabel="accuracy", ylim=(0, 1.05))
@@ -104,7 +104,7 @@ class Positions(Experiment):
 
 
 def _texts(draw, count, length):
-    """Returns texts [count, length] that repeat, each with a period of its own; 0, padding, is none of the symbols."""
+    """Returns texts [count, length] that repeat, with a random period each; 0 is padding and does not occur."""
     period = draw.choice(PERIODS, (count, 1))
     row = draw.integers(1, SYMBOLS, (count, max(PERIODS)))
     return np.take_along_axis(row, np.arange(length)[None] % period, axis=1).astype("int32")

@@ -1,4 +1,4 @@
-"""Why scores are divided by √d_k: variance, saturation and gradient by formula and by sample, and a training."""
+"""Measures why scores are divided by √d_k: variance, saturation and gradient on samples, and a training."""
 
 import numpy as np
 

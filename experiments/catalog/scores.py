@@ -1,4 +1,4 @@
-"""How queries and keys are compared: each score in `rnnsearch`, as heads of a Transformer, and by size of the key."""
+"""Compares score functions in `rnnsearch` and `luong`, as heads of a Transformer, and by size of the keys."""
 
 from experiments.experiment import Claim, grid
 from experiments.translation import LABELS, TranslatorExperiment, metrics
@@ -61,7 +61,7 @@ class Scores(TranslatorExperiment):
 
     def claims(self):
         def lead(results, **settings):
-            """Returns how much lower the cross-entropy is with the scale than without."""
+            """Returns the reduction of the cross-entropy by the scale."""
             without, scaled = (results.mean("cross_entropy", score=name, **settings) for name in ("dot", "scaled_dot"))
             return without - scaled
 
@@ -98,7 +98,7 @@ class Scores(TranslatorExperiment):
                 names, [results.mean(quality, model=model, score=name) for name in names], "o", color=color, label=model
             )
         left.set(title=f"{LABELS[quality]} by score")
-        left.margins(y=0.4)  # room for the legend
+        left.margins(y=0.4)  # space for the legend
         left.tick_params(axis="x", rotation=30)
         for score in HEADS:
             sizes, values = results.line("key_size", "cross_entropy", model="single head", score=score)

@@ -1,4 +1,4 @@
-"""Where a recurrent decoder starts, when it attends, and whether it reads what it attended to."""
+"""Varies the initial state of a recurrent decoder, its readout and its input feeding."""
 
 from experiments.dates import trained
 from experiments.experiment import Claim, Experiment, grid
@@ -37,7 +37,7 @@ class State(Experiment):
         return [
             Claim(
                 "a start from the encoder is as good as zeros: less than 0.05 nats between them, since attention finds "
-                "what a start could tell",
+                "the same information",
                 lambda results: (
                     abs(
                         results.mean("cross_entropy", start_state="zero")
@@ -69,10 +69,10 @@ class State(Experiment):
         panel = figure.subplots()
         groups = results.groups()
         labels = [" ".join(f"{name}={value}" for name, value in settings.items()) for settings, _ in groups]
-        for place, (settings, _) in enumerate(groups):
+        for row, (settings, _) in enumerate(groups):
             values = results.values("cross_entropy", **settings)
-            panel.barh(place, sum(values) / len(values), color="C0" if settings["model"] == "rnnsearch" else "C1")
-            panel.plot(values, [place] * len(values), "k.", alpha=0.6)
+            panel.barh(row, sum(values) / len(values), color="C0" if settings["model"] == "rnnsearch" else "C1")
+            panel.plot(values, [row] * len(values), "k.", alpha=0.6)
         panel.set_yticks(range(len(groups)), [label.removeprefix("model=") for label in labels])
         panel.invert_yaxis()
         panel.set(xlabel="validation cross-entropy, nats a symbol")

@@ -1,4 +1,4 @@
-"""All models that translate, and all variants of `transformer_tiny`, at one budget."""
+"""Compares all models that translate, and all variants of `transformer_tiny`, at one budget."""
 
 import itertools
 import math
@@ -107,29 +107,29 @@ class Zoo(TranslatorExperiment):
             settings["model"]: (results.mean("symbols_per_second", **settings), results.mean(quality, **settings))
             for settings, _ in results.groups()
         }
-        for model, place in points.items():
-            panel.plot(*place, "o" if model.startswith("transformer") else "s", color="C0")
-        best = [place for place in points.values() if not any(_beats(other, place) for other in points.values())]
+        for model, point in points.items():
+            panel.plot(*point, "o" if model.startswith("transformer") else "s", color="C0")
+        best = [point for point in points.values() if not any(_beats(other, point) for other in points.values())]
         panel.plot(*zip(*sorted(best), strict=True), ":", color="C1", label="not beaten in both")
         panel.set(xlabel="symbols trained on in a second of processor time", ylabel=LABELS[quality])
         panel.set_title("…: transformer_tiny_", loc="left", size=9)
         panel.legend(loc="lower right")
-        _write_names(panel, {model.replace("transformer_tiny_", "… "): place for model, place in points.items()})
+        _write_names(panel, {model.replace("transformer_tiny_", "… "): point for model, point in points.items()})
 
 
 def _write_names(panel, points):
-    """Writes names beside points, each at the nearest place where it covers neither another name nor a point."""
+    """Writes names beside points, at the nearest positions where they cover neither other names nor points."""
     panel.margins(0.12, 0.12)
-    panel.figure.draw_without_rendering()  # which settles where the points are
+    panel.figure.draw_without_rendering()  # fixes the positions of the points
     size, height, gap, scale = 7, 8, 5, 72 / panel.figure.dpi
-    known = {name: place for name, place in points.items() if not math.isnan(place[0])}
-    places = {name: panel.transData.transform(place) * scale for name, place in known.items()}
-    taken = [(x - 4, y - 4, x + 4, y + 4) for x, y in places.values()]
+    finite = {name: place for name, place in points.items() if not math.isnan(place[0])}
+    positions = {name: panel.transData.transform(place) * scale for name, place in finite.items()}
+    taken = [(x - 4, y - 4, x + 4, y + 4) for x, y in positions.values()]
     ways = sorted(
         itertools.product((False, True), (height / 2 * step for step in range(-24, 25))),
         key=lambda way: (abs(way[1]), way[0]),
     )
-    for name, (x, y) in sorted(places.items(), key=lambda item: -item[1][1]):
+    for name, (x, y) in sorted(positions.items(), key=lambda item: -item[1][1]):
         width = 0.6 * size * len(name)
         for is_left, shift in ways:
             left, low = x - gap - width if is_left else x + gap, y + shift - height / 2
@@ -139,7 +139,7 @@ def _write_names(panel, points):
         taken.append(box)
         panel.annotate(
             name,
-            known[name],
+            finite[name],
             xytext=(-gap if is_left else gap, shift),
             textcoords="offset points",
             ha="right" if is_left else "left",
@@ -149,8 +149,8 @@ def _write_names(panel, points):
         )
 
 
-def _beats(other, place):
-    return other != place and all(theirs >= own for theirs, own in zip(other, place, strict=True))
+def _beats(other, point):
+    return other != point and all(theirs >= own for theirs, own in zip(other, point, strict=True))
 
 
 EXPERIMENT = Zoo()

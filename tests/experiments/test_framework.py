@@ -84,12 +84,12 @@ def test_a_quick_run_that_refutes_ends_with_1(scripted, tmp_path, capsys):
     scripted.factor = -1
     with pytest.raises(SystemExit) as ended:
         command.main(["scripted", "--quick", "--workdir", str(tmp_path)])
-    assert ended.value.code == 1 and "did not find a direction" in capsys.readouterr().err
+    assert ended.value.code == 1 and "did not confirm a claim" in capsys.readouterr().err
 
 
 def test_budgets_are_not_mixed_and_folders_are_written_to(scripted, tmp_path):
     command.main(["scripted", "--quick", "--workdir", str(tmp_path)])
-    with pytest.raises(InputError, match="another budget, quick=true.*steps=null; this one is .*steps=50.*--workdir"):
+    with pytest.raises(InputError, match="another budget, quick=true.*steps=null.*Received: .*steps=50.*--workdir"):
         command.main(["scripted", "--quick", "--steps", "50", "--workdir", str(tmp_path)])
     (tmp_path / "file").write_text("", encoding="utf-8")
     with pytest.raises(InputError, match="file"):

@@ -83,7 +83,7 @@ def test_mistakes_are_one_line(tmp_path, corpus, monolingual, capsys, monkeypatc
     monkeypatch.chdir(tmp_path)
     for arguments, message in (
         (["preset:dates_rnnsearch", "--monolingual=mono.de", "--beam_size=0"], "--beam_size must be positive."),
-        (["preset:sums_causal_lm_tiny", "--monolingual=mono.de"], "one that translates is needed"),
+        (["preset:sums_causal_lm_tiny", "--monolingual=mono.de"], "a translator is needed"),
         (["preset:dates_rnnsearch", "--monolingual=nowhere.de"], "nowhere.de"),
     ):
         with subtests.test(message):

@@ -84,7 +84,7 @@ def test_running_text_has_no_examples(lines_workdir, capsys):
     assert run_quietly(main, lines_workdir, "--by", "length") == 2
     assert "error: --by " in capsys.readouterr().err
     data = TextData(spec="made", tokenizer="chars", load_split=lambda name: None, joined=True)
-    with pytest.raises(InputError, match="one running text"):
+    with pytest.raises(InputError, match="one continuous text"):
         grouped("length", CHARACTERS, get_task("language_model"), data, "test", lambda: data)
 
 

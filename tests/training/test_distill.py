@@ -125,7 +125,7 @@ def test_what_is_refused(tmp_path, corpus, monkeypatch):
 def test_mistakes_are_one_line(tmp_path, capsys, subtests):
     for arguments, message in (
         (["preset:dates_rnnsearch", "--data=dates", "--beam_size=0"], "--beam_size must be positive. Received: 0."),
-        (["preset:sums_causal_lm_tiny", "--data=dates"], "preset:sums_causal_lm_tiny holds a language_model model"),
+        (["preset:sums_causal_lm_tiny", "--data=dates"], "preset:sums_causal_lm_tiny contains a language_model model"),
         (["preset:dates_rnnsearch", "--data=text:nowhere:en-de"], "nowhere"),
     ):
         with subtests.test(message):

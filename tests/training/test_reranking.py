@@ -140,11 +140,11 @@ MBR = ["--rerank", "mbr", "--beam_size", "2"]
 WRONG = (
     (["--with", "DIR"], "--with DIR is for --rerank: add --rerank mbr"),
     (["--reverse", "DIR"], "--reverse DIR is for --rerank: add --rerank mbr"),
-    ([*MBR, "--reverse_weight", "0.1"], "--reverse_weight is for --reverse"),
+    ([*MBR, "--reverse_weight", "0.1"], "--reverse_weight requires --reverse"),
     ([*MBR, "--reverse", "DIR", "--reverse_weight", "nan"], "--reverse_weight.*Received: nan"),
     (
         [*MBR, "--with", "preset:senses_self_attention_classifier"],
-        "senses_self_attention_classifier holds a cl",
+        "senses_self_attention_classifier contains a cl",
     ),
     (["--rerank", "mbr"], "--rerank mbr .*beam_size=1"),
 )

@@ -40,7 +40,7 @@ def test_bad_usage(text_workdir, labelled_workdir, capsys, subtests):
         ([text_workdir, "--frequent", "-1"], "--frequent must be 0 or more. Received: -1."),
         ([text_workdir, "--data", "nonsense"], "nonsense"),
         ([labelled_workdir], "a shortlist is for translators"),
-        (["preset:dates_rnnsearch"], "preset:dates_rnnsearch cannot be written to; copy it"),
+        (["preset:dates_rnnsearch"], "preset:dates_rnnsearch cannot be written to; pass a copy"),
     ):
         with subtests.test(message):
             assert run_quietly(main, *arguments) == 2

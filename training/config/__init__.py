@@ -1,1 +1,1 @@
-"""From defaults, recipe, file and command line to one resolved run."""
+"""Merges defaults, recipe, file and command line into one resolved run."""

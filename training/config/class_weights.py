@@ -1,4 +1,4 @@
-"""How much each class counts in the loss of a classifier, as the setting says it. Without Keras."""
+"""Parses the class weights of a classifier's loss. Without Keras."""
 
 import math
 import re
@@ -14,10 +14,10 @@ _PAIR = re.compile(r"(.+?)=([^=,]*)(?:,|$)", re.DOTALL)
 
 
 def parse_class_weights(setting: str) -> dict[str, float]:
-    """Returns the weights that a setting names by label; none for `"none"` and `"balanced"`.
+    """Returns the weights in a setting by label; none for `"none"` and `"balanced"`.
 
     Raises:
-        InputError: If it has another form, names a label twice, or a weight is no positive number.
+        InputError: If it has another form, names a label twice, or a weight is not a positive number.
 
     Example:
         >>> parse_class_weights("spam=4,ham=0.5")
@@ -47,14 +47,14 @@ def _weight(label: str, text: str) -> float:
 
 
 def class_weights(setting: str, classes: Sequence[str], labels: Sequence[str]) -> list[float] | None:
-    """Returns the weight of each class, or `None` where all count alike.
+    """Returns the weight of each class, or `None` if all weights are equal.
 
-    `"balanced"` is `w_c = n / (C · n_c)`, where n_c of the n training examples are of class c and C classes occur: each
-    class then counts alike, and the mean of w over the examples is 1. A class without examples has 1, which nothing
-    is multiplied by.
+    `"balanced"` is `w_c = n / (C · n_c)`, where n_c of the n training examples are of class c and C classes occur. All
+    classes then contribute equally, and the mean of w over the examples is 1. A class without examples has weight 1,
+    which is never used.
 
     Args:
-        setting: What is asked for.
+        setting: The value of `training.class_weights`.
         classes: The classes of the model.
         labels: The labels of the training examples.
 

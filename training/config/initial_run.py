@@ -1,4 +1,4 @@
-"""The run whose weights a new run begins from: which of its settings the new run keeps."""
+"""Settings that a new run inherits from the run whose weights it begins from."""
 
 from training.config.run_config import RunConfig
 from training.config.settings import AUTOMATIC, Settings
@@ -8,7 +8,7 @@ from zoo.presets import workdir_path
 from zoo.registry import ModelSpec, get_spec
 from zoo.workdir import WorkDir
 
-# What its tokenizers were made with, and the length they were trained at.
+# Settings that tokenizers are made with, and the length that the model was trained at.
 _DATA_SETTINGS = (*VOCABULARY_SETTINGS, "max_length")
 
 
@@ -27,17 +27,17 @@ def spec_of(name: str) -> ModelSpec:
 
 
 def inherited_settings(name: str, spec: ModelSpec) -> Settings:
-    """Returns the settings of model and tokenizers that a trained run passes on to one of the model `spec`.
+    """Returns the settings of model and tokenizers that a run of the model `spec` inherits from a trained run.
 
     Raises:
-        InputError: If it is no work directory or a damaged one, its training has not finished, or its model is another.
+        InputError: If it is no work directory or a damaged one, its training has not finished, or its model differs.
     """
     workdir = open_workdir(name)
     config = RunConfig.of_workdir(workdir)
     if not workdir.model.is_file():
         raise InputError(f"{name} has no {workdir.model.name}: its training has not finished (see --resume).")
     if config.spec.name != spec.name and not _is_encoder_of(config, spec):
-        raise InputError(f"{name} holds a {config.spec.name} to begin from. Received: {spec.name}.")
+        raise InputError(f"{name} contains a {config.spec.name}, not the model to train. Received: {spec.name}.")
     return {
         "model": {key: config.model[key] for key in spec.config},
         "data": {key: getattr(config.data, key) for key in _DATA_SETTINGS},
@@ -45,14 +45,14 @@ def inherited_settings(name: str, spec: ModelSpec) -> Settings:
 
 
 def _is_encoder_of(config: RunConfig, spec: ModelSpec) -> bool:
-    """Returns whether a run is of a sentence encoder from which a classifier can begin: it has all its options."""
+    """Returns whether a run is a sentence encoder that has all options of the classifier `spec`."""
     tasks = config.spec.task, spec.task
     return tasks == ("sentence_encoder", "classifier") and set(spec.config) <= set(config.model)
 
 
 def may_differ(section: str, key: str) -> bool:
     """Returns whether a setting may differ from that of the initial run."""
-    # Dropout has no weights, and the examples may be others, or cut elsewhere.
+    # Dropout has no weights, and the examples may differ, or be cut at another length.
     return (
         section == "training"
         or (section == "model" and key.endswith("dropout"))
@@ -61,16 +61,16 @@ def may_differ(section: str, key: str) -> bool:
 
 
 def check_inherited(name: str, inherited: Settings, requested: Settings) -> None:
-    """Raises InputError if something was asked for that the weights and tokenizers of the initial run cannot follow.
+    """Raises InputError if a requested setting is incompatible with the weights and tokenizers of the initial run.
 
     `inherited` comes from `inherited_settings`.
     """
     for section, settings in inherited.items():
         for key, value in settings.items():
-            asked = requested[section].get(key, value)
-            # What is automatic follows.
-            if asked != value and asked not in AUTOMATIC and not may_differ(section, key):
+            requested_value = requested[section].get(key, value)
+            # Automatic settings take the inherited value.
+            if requested_value != value and requested_value not in AUTOMATIC and not may_differ(section, key):
                 raise InputError(
                     f"{name} was trained with {section}.{key}={value}, which a run that begins from it keeps. "
-                    f"Received: {section}.{key}={asked}."
+                    f"Received: {section}.{key}={requested_value}."
                 )

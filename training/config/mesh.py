@@ -1,4 +1,4 @@
-"""The mesh of devices that a run asks for: `training.mesh`."""
+"""Parses the mesh of devices of a run: `training.mesh`."""
 
 import math
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ def parse_mesh(text: str) -> dict[str, int]:
     """Returns the devices along each axis of a mesh such as `data=4,model=2`, the axis of the batch first.
 
     Raises:
-        InputError: For another form, an unknown axis, one twice, or both axes of the batch.
+        InputError: For another form, an unknown or repeated axis, or both axes of the batch.
 
     Example:
         >>> parse_mesh("model=2, data=4")
@@ -34,7 +34,7 @@ def parse_mesh(text: str) -> dict[str, int]:
 
 
 def num_devices(mesh: Mapping[str, int]) -> int:
-    """Returns how many devices a mesh has."""
+    """Returns the number of devices of a mesh."""
     return math.prod(mesh.values())
 
 

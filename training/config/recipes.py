@@ -26,7 +26,7 @@ def recipe(model: str, data: str, options: Mapping[str, Any] | None = None) -> S
     Args:
         model: Name of the model.
         data: Data SPEC.
-        options: Options of the model that are asked for; those of its defaults need not be there.
+        options: Requested options of the model; the others have their defaults.
     """
     data = original_spec(data)
     spec = get_spec(model)
@@ -38,13 +38,13 @@ def recipe(model: str, data: str, options: Mapping[str, Any] | None = None) -> S
         if fits_model and fits_options and _fits_data(entry, data, spec.task):
             for section in SECTIONS:
                 merged[section] |= entry.get(section, {})
-    # A recipe may be for data of another task, which is reported later, or name what a registered model lacks.
+    # A recipe may be for data of another task, which is reported later, or have options that a registered model lacks.
     merged["model"] = {key: value for key, value in merged["model"].items() if key in spec.config}
     return merged
 
 
 def data_recipe(data: str, task: str) -> dict[str, Any]:
-    """Returns the settings of data that suit every model of a task on them, where they differ from the defaults."""
+    """Returns the settings of data that suit every model of a task, where they differ from the defaults."""
     merged: dict[str, Any] = {}
     for entry in load_recipes():
         if not {"models", "where"} & entry.keys() and _fits_data(entry, data, task):

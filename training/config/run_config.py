@@ -1,4 +1,4 @@
-"""The complete configuration of a run, which `config.json` holds."""
+"""The complete configuration of a run, saved as `config.json`."""
 
 import dataclasses
 import json
@@ -20,31 +20,31 @@ _SIZE_FROM_DATA = Option(None, int, minimum=1, automatic=True)
 
 @dataclass(frozen=True)
 class RunConfig:
-    """A run: its model, data and training.
+    """The settings of a run: its model, data and training.
 
     Raises:
-        InputError: For settings that do not go together.
+        InputError: For incompatible settings.
     """
 
     spec: ModelSpec
-    model: Mapping[str, Any]  # options of the model; those that come from the data are `None` until the data are read
+    model: Mapping[str, Any]  # options of the model; those that depend on the data are `None` until the data are read
     data: DataConfig
     training: TrainingConfig
-    changes: tuple[Mapping[str, Any], ...] = ()  # what resumed runs changed: a step, and the settings from there on
+    changes: tuple[Mapping[str, Any], ...] = ()  # by resumed runs: a step, and the settings changed after it
 
     def __post_init__(self) -> None:
-        room, window = self.model.get("max_length"), self.data.max_length + 1
-        if self.spec.task == "language_model" and room is not None and room < window:
+        capacity, window = self.model.get("max_length"), self.data.max_length + 1
+        if self.spec.task == "language_model" and capacity is not None and capacity < window:
             raise InputError(
                 f"data.max_length={self.data.max_length} symbols and the start symbol do not fit into "
-                f"model.max_length={room}. Lower the former, or leave the latter to the data."
+                f"model.max_length={capacity}. Lower data.max_length, or do not set model.max_length."
             )
         if self.training.mesh:
             mesh = parse_mesh(self.training.mesh)
             if self.training.devices not in (0, num_devices(mesh)):
                 raise InputError(
                     f"training.mesh={self.training.mesh} takes {num_devices(mesh)} devices. Received: "
-                    f"training.devices={self.training.devices}. Leave that out."
+                    f"training.devices={self.training.devices}. Do not set training.devices."
                 )
         parse_class_weights(self.training.class_weights)
         if self.training.class_weights != EQUAL and self.spec.task != "classifier":
@@ -54,7 +54,7 @@ class RunConfig:
             )
         if self.training.lora_rank and not self.training.init_from:
             raise InputError(
-                "training.lora_rank corrects the weights of a trained model: name it with --init_from DIR."
+                f"training.lora_rank={self.training.lora_rank} requires a trained model: pass --init_from DIR."
             )
 
     def open_data(self) -> Dataset[Any]:
@@ -80,7 +80,7 @@ class RunConfig:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Returns the configuration that `to_dict` made; an option that was added since has its default.
+        """Returns the configuration from the result of `to_dict`; options that were added since have their defaults.
 
         Raises:
             InputError: For an unknown or missing setting, or a wrong value.
@@ -88,7 +88,7 @@ class RunConfig:
         model, data, training = (values.get(section, {}) for section in ("model", "data", "training"))
         for section, settings in (("model", model), ("data", data), ("training", training)):
             if not isinstance(settings, Mapping):
-                raise InputError(f"The section {section} holds settings by name. Received: {settings!r}.")
+                raise InputError(f"The section {section} must contain settings by name. Received: {settings!r}.")
         spec = get_spec(model["name"])
         if "spec" not in data:
             raise InputError("data.spec is missing.")
@@ -107,7 +107,7 @@ class RunConfig:
         """Returns the configuration in a work directory.
 
         Raises:
-            InputError: If there is none, or something in it is wrong; the file is named.
+            InputError: If it is missing or invalid; the message contains the file's path.
         """
         values = workdir.read_config()
         try:
@@ -117,9 +117,9 @@ class RunConfig:
 
 
 def data_spec(data: Mapping[str, Any]) -> Any:
-    """Returns the SPEC in the data section of a configuration, if there is one, by its present name.
+    """Returns the SPEC in the data section of a configuration, if there is one, by its current name.
 
-    What a run was trained on as `senses` before that had parts is `senses:twins` now.
+    The `senses` data of runs from before they had parts are now `senses:twins`.
     """
     begun_without_parts = data.get("classes") and "parts" not in data
     return "senses:twins" if begun_without_parts and data.get("spec") == "senses" else data.get("spec")
@@ -130,10 +130,10 @@ def _long_names(spec: ModelSpec) -> dict[str, str]:
 
 
 def flat_options(spec: ModelSpec, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns options of a model by their names, some of which are given as `GROUP.NAME`, or in a section of a group.
+    """Returns options of a model by their flat names; `values` may contain `GROUP.NAME`, or a section for a group.
 
     Raises:
-        InputError: If an option is given twice, by two of its names.
+        InputError: If an option is set twice, by two of its names.
     """
     names = _long_names(spec)
     groups = {name.partition(".")[0] for name in names}
@@ -146,17 +146,17 @@ def flat_options(spec: ModelSpec, values: Mapping[str, Any]) -> dict[str, Any]:
             option = names.get(long, long)
             if option in flat:
                 raise InputError(
-                    f"The option {option} of model {spec.name} is given twice. Received: model.{long} again."
+                    f"The option {option} of model {spec.name} is set twice. Received: model.{long} again."
                 )
             flat[option] = inner
     return flat
 
 
 def read_model_options(spec: ModelSpec, values: Mapping[str, Any], known: tuple[str, ...]) -> dict[str, Any]:
-    """Returns options of a model in the types of their declarations; texts are read.
+    """Returns options of a model in the types of their declarations; texts are parsed.
 
     Raises:
-        InputError: For a name that is not among the known ones (the close ones are named), or a wrong value.
+        InputError: For an unknown name (close names are suggested), or a wrong value.
     """
     values = flat_options(spec, values)
     for name in values:
@@ -167,7 +167,7 @@ def read_model_options(spec: ModelSpec, values: Mapping[str, Any], known: tuple[
 
 
 def open_data(spec: ModelSpec, data: str, max_examples: int = 0) -> Dataset[Any]:
-    """Opens data for a model; raises InputError if they cannot be opened, or are for another task than the model's."""
+    """Opens data for a model; raises InputError if they cannot be opened, or are for another task."""
 
     def check_task(task: str) -> None:
         if task != spec.task:

@@ -1,4 +1,4 @@
-"""Settings as they are written: `--set section.key=value`, and files in TOML, YAML or JSON."""
+"""Parses settings: `--set section.key=value`, and files in TOML, YAML or JSON."""
 
 import json
 import sys
@@ -13,7 +13,7 @@ from zoo.errors import InputError, unknown_name
 SECTIONS = ("model", "data", "training")
 
 AUTOMATIC = ("auto", None)
-"""Values of settings that the data decide, or the machine."""
+"""Values of settings that are chosen by the data or the machine."""
 
 Settings = dict[str, dict[str, Any]]
 """Settings by section and key."""
@@ -41,16 +41,16 @@ def read_settings(path: str | Path) -> Settings:
     """Returns the settings in a file of `--config` in TOML, YAML or JSON, by section.
 
     The file has the sections `model`, `data` and `training`, each of which may be missing, and may have `model.name`
-    and `data.spec`. The `config.json` of a work directory is one; where the settings of that run were changed on the
-    way, the last ones count, and standard error says so.
+    and `data.spec`. The `config.json` of a work directory is such a file; if that run's settings were changed later,
+    the last ones are returned, with a note on standard error.
 
     Raises:
-        InputError: If it cannot be read, or is of another form.
+        InputError: If it cannot be read, or has another form.
     """
     path = Path(path)
     values = _parse(path)
     if not isinstance(values, Mapping):
-        raise InputError(f"{path}: a configuration has the sections {', '.join(SECTIONS)}. Received: {values!r}.")
+        raise InputError(f"{path}: a configuration needs the sections {', '.join(SECTIONS)}. Received: {values!r}.")
     sections: Settings = {section: {} for section in SECTIONS}
     for section, settings in values.items():
         if section == "changes":
@@ -59,20 +59,20 @@ def read_settings(path: str | Path) -> Settings:
         if section not in SECTIONS:
             raise InputError(f"{path}: {unknown_name('section of settings', section, SECTIONS)}")
         if not isinstance(settings, Mapping):
-            raise InputError(f"{path}: the section {section} holds settings by name. Received: {settings!r}.")
+            raise InputError(f"{path}: the section {section} must contain settings by name. Received: {settings!r}.")
         sections[section].update({str(key): value for key, value in settings.items()})
     for section, key in (("model", "name"), ("data", "spec")):
         if not isinstance(value := sections[section].get(key, ""), str):
-            raise InputError(f"{path}: {section}.{key} is a text. Received: {value!r}.")
+            raise InputError(f"{path}: {section}.{key} must be a string. Received: {value!r}.")
     return sections
 
 
 def _note_changes(path: Path, changes: Any) -> None:
-    """Says on standard error that a configuration had other settings at first, which are not repeated."""
+    """Writes a note to standard error if the settings of a run were changed, since the first ones are not repeated."""
     changes = [change for change in changes if isinstance(change, dict)] if isinstance(changes, list) else []
     if steps := ", ".join(str(change.get("step")) for change in changes):
         print(
-            f"{path}: this run's settings were changed after step {steps}; the last ones now hold from the first step",
+            f"{path}: this run's settings were changed after step {steps}; the last ones now apply from the first step",
             file=sys.stderr,
         )
 
@@ -85,7 +85,7 @@ def _parse(path: Path) -> Any:
         ".json": lambda text: json.loads(text, object_pairs_hook=_once),
     }
     if path.suffix not in parsers:
-        raise InputError(f"{path}: the name of a configuration ends in {', '.join(parsers)}.")
+        raise InputError(f"{path}: the name of a configuration must end in {', '.join(parsers)}.")
     try:
         values = parsers[path.suffix](path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -93,15 +93,15 @@ def _parse(path: Path) -> Any:
     except ValueError as error:  # invalid UTF-8 as well
         raise InputError(f"{path}: {error}.") from error
     except RecursionError:
-        raise InputError(f"{path}: nested too deeply; settings are in sections, no deeper.") from None
+        raise InputError(f"{path}: nested too deeply; settings are in sections.") from None
     return {} if values is None else values
 
 
 def _load_yaml(text: str) -> Any:
-    import yaml  # here, so that the command can say which extra brings it
+    import yaml  # here, so that the command can name the extra that installs it
 
     class Loader(yaml.SafeLoader):
-        """Refuses a key that occurs twice, of which YAML would take the last."""
+        """Rejects duplicate keys, of which YAML would take the last."""
 
         def compose_mapping_node(self, anchor: Any) -> Any:
             node = super().compose_mapping_node(anchor)
@@ -115,7 +115,7 @@ def _load_yaml(text: str) -> Any:
 
 
 def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """Returns a section of a file; raises ValueError if a key occurs twice."""
+    """Returns a section of a file; raises ValueError for duplicate keys."""
     ((twice, times),) = Counter(key for key, _ in pairs).most_common(1) or [("", 0)]
     if times > 1:
         raise ValueError(f"the key {twice!r} occurs {times} times in a section; leave one")

@@ -11,14 +11,14 @@ from zoo.registry import ModelSpec, get_spec
 
 
 def describe(model: str | None = None) -> str:
-    """Returns all settings with their types, defaults and meaning, those of the model included if one is named.
+    """Returns all settings with their types, defaults and meaning, including the options of `model`.
 
     Raises:
         InputError: If there is no such model.
     """
     title = (
         "settings, as SECTION.KEY=VALUE of --set or by section in a --config (the recipe for a model and data changes "
-        "some of these defaults; DIR/config.json has what was used):"
+        "some of these defaults; DIR/config.json contains the values of a run):"
     )
     entries = [*_section("data", DataConfig.declared()), *_section("training", TrainingConfig.declared())]
     if model is None:
@@ -29,7 +29,7 @@ def describe(model: str | None = None) -> str:
 
 
 def _of_model(spec: ModelSpec) -> Iterator[str]:
-    """Yields the options of a model, by the ideas that they belong to."""
+    """Yields the options of a model, by group."""
     groups = spec.options.groups() if spec.options else {}
     long_names = {name: long for long, name in spec.options.by_group().items()} if spec.options else {}
     declared = spec.declared()

@@ -1,4 +1,4 @@
-"""Tokenizers of the user's own, in the files that `data.tokenizer` names. Without Keras."""
+"""Reads the user's own tokenizers, from the files in `data.tokenizer`. Without Keras."""
 
 import re
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ _SIDES = ("source", "target")
 
 
 def tokenizer_files(setting: str) -> list[Path]:
-    """Returns the files that `data.tokenizer` names; none where it names a kind.
+    """Returns the files in `data.tokenizer`; none if it is a kind of tokenizer.
 
     Example:
         >>> [str(path) for path in tokenizer_files("file:a,b.model,file:c d.json")]
@@ -28,7 +28,7 @@ def tokenizer_files(setting: str) -> list[Path]:
 
 
 def checksums(setting: str) -> str:
-    """Returns `data.tokenizer_sha256` of the files that `data.tokenizer` names; empty for none.
+    """Returns `data.tokenizer_sha256` of the files in `data.tokenizer`; empty for none.
 
     Raises:
         InputError: If one cannot be read.
@@ -37,29 +37,29 @@ def checksums(setting: str) -> str:
 
 
 def read_tokenizers(values: Mapping[str, Any], task: str) -> dict[str, Tokenizer]:
-    """Returns the tokenizers that settings of data name, by the name of their file in a work directory.
+    """Returns the tokenizers in settings of data, by the name of their file in a work directory.
 
     Args:
-        values: The settings; `tokenizer` names files.
-        task: The task of the data. Texts begin with a start symbol, as the WordPiece of BERT has it, in classifiers
-            only: the others have their own.
+        values: The settings; `tokenizer` contains files.
+        task: The task of the data. Only in classifiers, texts begin with the tokenizer's start symbol, such as
+            BERT's `[CLS]`; the other models have their own.
 
     Raises:
-        InputError: If there are more files than texts, one cannot be read, is not the one that `tokenizer_sha256`
-            says, or has more symbols than `vocab_size`.
+        InputError: If there are too many files, or one cannot be read, does not match `tokenizer_sha256`, or has more
+            symbols than `vocab_size`.
     """
     names = _SIDES if task == "seq2seq" else ("text",)
     files = tokenizer_files(values["tokenizer"])
     if len(files) > len(names):
         raise InputError(
-            f"data.tokenizer: a {task} has {len(names)}, and {len(files)} files are named. "
+            f"data.tokenizer: a {task} takes at most {len(names)} files, not {len(files)}. "
             f"Received: data.tokenizer={values['tokenizer']}."
         )
     _check_sums(files, values["tokenizer_sha256"])
     tokenizers = [_read(path, values["vocab_size"]) for path in files]
     if task != "classifier":
         tokenizers = [tokenizer.without_start() for tokenizer in tokenizers]
-    return {name: tokenizers[min(place, len(files) - 1)] for place, name in enumerate(names)}
+    return {name: tokenizers[min(index, len(files) - 1)] for index, name in enumerate(names)}
 
 
 def _read(path: Path, limit: int | None) -> Tokenizer:
@@ -67,23 +67,23 @@ def _read(path: Path, limit: int | None) -> Tokenizer:
         tokenizer = read_tokenizer_file(path)
     except InputError as error:
         raise InputError(f"data.tokenizer: {error}") from None
-    # Special symbols that a file lacks are new.
+    # Special symbols that the file lacks are added.
     if limit is not None and tokenizer.vocab_size > limit + len(SPECIAL_PIECES):
         raise InputError(
-            f"data.tokenizer: {path} has {tokenizer.vocab_size:,} symbols, none of which can be left out. Received: "
-            f"data.vocab_size={limit}. Leave that out."
+            f"data.tokenizer: {path} has {tokenizer.vocab_size:,} symbols, none of which can be removed. Received: "
+            f"data.vocab_size={limit}. Do not set it."
         )
     return tokenizer
 
 
 def _check_sums(files: list[Path], expected: str) -> None:
-    """Raises InputError if files are others than those that a run was begun with."""
+    """Raises InputError if the files differ from those that the run was begun with."""
     sums = [_checksum(path) for path in files]
-    for place, path in enumerate(files):
-        if expected and [*expected.split(","), ""][place] != sums[place]:
+    for index, path in enumerate(files):
+        if expected and [*expected.split(","), ""][index] != sums[index]:
             raise InputError(
-                f"data.tokenizer: {path} is another file: its SHA-256 sum is {sums[place]}. Received: "
-                f"data.tokenizer_sha256={expected}. Restore the file, or take the new one: --set data.tokenizer_sha256="
+                f"data.tokenizer: {path} has changed: its SHA-256 sum is {sums[index]}. Received: "
+                f"data.tokenizer_sha256={expected}. Restore the file, or use the new one: --set data.tokenizer_sha256="
             )
 
 

@@ -1,4 +1,4 @@
-"""From settings to tokenizers: what they leave to the data, and what the tokenizers learn from. Without Keras."""
+"""Resolves the settings of tokenizers that depend on the data, and trains the tokenizers. Without Keras."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -20,11 +20,11 @@ VOCABULARY_SETTINGS = (
     "lowercase",
     "normalization",
 )
-"""The settings of data that tokenizers depend on, and so the ids of token shards."""
+"""The settings of data that tokenizers, and so the ids of token shards, depend on."""
 
 
 def settle(settings: DataConfig, data: Dataset[Any]) -> DataConfig:
-    """Returns the settings with what they leave to the data."""
+    """Returns the settings, with automatic ones filled in from the data."""
     tokenizer = data.tokenizer if settings.tokenizer == "auto" else settings.tokenizer
     settled: dict[str, Any] = {"tokenizer": tokenizer}
     files = tokenizer_files(tokenizer)
@@ -37,19 +37,19 @@ def settle(settings: DataConfig, data: Dataset[Any]) -> DataConfig:
     return dataclasses.replace(settings, **settled)
 
 
-def suggested(recipe: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the settings of data that a recipe suggests beside those that are asked for.
+def suggested(recipe: Mapping[str, Any], requested: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the settings of data that a recipe adds to the requested ones.
 
-    How vocabularies are made is no matter of a recipe where files have them.
+    With tokenizers from files, the recipe's settings of vocabularies do not apply.
     """
-    if not tokenizer_files(asked.get("tokenizer", "")):
+    if not tokenizer_files(requested.get("tokenizer", "")):
         return dict(recipe)
     others = {key: value for key, value in recipe.items() if key not in VOCABULARY_SETTINGS}
     return {**others, "vocab_size": None}
 
 
 def with_files(settings: DataConfig, task: str) -> DataConfig:
-    """Returns the settings of a new run with what the files of its tokenizers say, if it has such files.
+    """Returns the settings of a new run, with checksums and sizes from its tokenizer files, if it has any.
 
     Raises:
         InputError: See `read_tokenizers`.
@@ -65,15 +65,15 @@ def with_files(settings: DataConfig, task: str) -> DataConfig:
 
 
 def is_one_text(settings: DataConfig, data: Dataset[Any]) -> bool:
-    """Returns whether data are one running text of characters, the line break among them."""
+    """Returns whether data are one continuous text of characters, including line breaks."""
     return isinstance(data, TextData) and data.joined and settings.tokenizer == "chars"
 
 
 def make_tokenizers(settings: DataConfig, data: Dataset[Any]) -> Tokenizers:
-    """Returns tokenizers trained on the training split, as settled settings say, or those of the files that they name.
+    """Returns tokenizers trained on the training split by settled settings, or those in the settings' files.
 
     Raises:
-        InputError: If the data do not suffice for a vocabulary, or a file cannot be read.
+        InputError: If the data are too few for a vocabulary, or a file cannot be read.
     """
     if tokenizer_files(settings.tokenizer):
         return read_tokenizers(settings.to_dict(), data.task)

@@ -1,4 +1,4 @@
-"""Word alignments in Pharaoh's format, and the symbols that they join."""
+"""Reads word alignments in Pharaoh's format and converts them to links between symbols."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,13 +17,13 @@ Spans = list[range]
 
 
 def read_alignments(path: Path, pairs: Pairs) -> list[Links]:
-    """Reads the links of words of each pair, a line such as `0-0 1-2` each: source word 1 and target word 2 belong.
+    """Reads the links of words of each pair, a line such as `0-0 1-2` each: source word 1 is linked to target word 2.
 
-    Words are what spaces separate, counted from 0; a blank line is a pair without links.
+    Words are separated by spaces and counted from 0; a blank line is a pair without links.
 
     Raises:
-        InputError: With file and line: another number of lines than there are pairs, something that is no link, or a
-            word that the sentence does not have.
+        InputError: With file and line: the number of lines differs from the number of pairs, a link is malformed, or
+            its word is outside the sentence.
     """
     lines = read_lines(path)
     if len(lines) != len(pairs):
@@ -32,27 +32,25 @@ def read_alignments(path: Path, pairs: Pairs) -> list[Links]:
     return [_links(line, (source, target), f"{path}:{number}") for number, (line, source, target) in enumerate(rows, 1)]
 
 
-def _links(line: str, texts: tuple[str, str], place: str) -> Links:
+def _links(line: str, texts: tuple[str, str], where: str) -> Links:
     sizes, links = [len(text.split()) for text in texts], []
     for link in line.split():
         ends = link.split("-")
         if len(ends) != 2 or not all(end.isascii() and end.isdigit() for end in ends):
-            raise InputError(
-                f"{place}: a link is SOURCE-TARGET, two numbers of words, such as 0-0. Received: {link!r}."
-            )
+            raise InputError(f"{where}: a link is SOURCE-TARGET, two word numbers, such as 0-0. Received: {link!r}.")
         source, target = map(int, ends)
         for word, size, side in ((source, sizes[0], "source"), (target, sizes[1], "target")):
             if word >= size:
-                raise InputError(f"{place}: {link} links word {word} of a {side} of {size} words, counted from 0.")
+                raise InputError(f"{where}: {link} links word {word} of a {side} of {size} words, counted from 0.")
         links.append((source, target))
     return links
 
 
 def word_spans(tokenizer: Tokenizer, texts: Sequence[str], rows: Sequence[Sequence[int]]) -> list[Spans | None]:
-    """Returns the places of the symbols of each word, for each text; `None` where words and symbols do not match.
+    """Returns the span of symbols of each word, for each text; `None` where words and symbols do not match.
 
-    The symbols of a word are those that it has by itself or with a space before it; symbols of spaces alone
-    belong to none, and one that stands for a run of unknown words belongs to all of them.
+    A word has the symbols that it is encoded to by itself, or with a space before it. Symbols of spaces alone belong
+    to no word, and an unknown symbol that covers several words belongs to all of them.
 
     Args:
         tokenizer: The tokenizer.
@@ -61,38 +59,39 @@ def word_spans(tokenizer: Tokenizer, texts: Sequence[str], rows: Sequence[Sequen
     """
     words = sorted({word for text in texts for word in text.split()})
     spelled = zip(tokenizer.encode(words), tokenizer.encode([f" {word}" for word in words]), strict=True)
-    known = dict(zip(words, spelled, strict=True))
+    encodings = dict(zip(words, spelled, strict=True))
     blank = {i for i, piece in enumerate(tokenizer.piece_table()) if i > UNKNOWN and not piece.strip(" ▁")}
     return [
-        _spans([known[word] for word in text.split()], list(row), blank) for text, row in zip(texts, rows, strict=True)
+        _spans([encodings[word] for word in text.split()], list(row), blank)
+        for text, row in zip(texts, rows, strict=True)
     ]
 
 
 def _spans(words: list[tuple[list[int], list[int]]], row: list[int], blank: set[int]) -> Spans | None:
-    spans, place = [], 0
+    spans, position = [], 0
     for forms in words:
-        found = _found(forms, row, place)
-        while not found and place < len(row) and row[place] in blank:
-            place += 1
-            found = _found(forms, row, place)
-        if not found:
+        candidates = _candidates(forms, row, position)
+        while not candidates and position < len(row) and row[position] in blank:
+            position += 1
+            candidates = _candidates(forms, row, position)
+        if not candidates:
             return None
-        spans.append(found[0])
-        place = max(place, found[0].stop)
+        spans.append(candidates[0])
+        position = max(position, candidates[0].stop)
     return spans
 
 
-def _found(forms: tuple[list[int], list[int]], row: list[int], start: int) -> Spans:
-    """Returns where in a row a word may be that begins at a place, or at the unknown symbol before it."""
-    found = [range(start, start + len(ids)) for ids in forms if ids and row[start : start + len(ids)] == ids]
-    if not found and start and row[start - 1] == UNKNOWN:
+def _candidates(forms: tuple[list[int], list[int]], row: list[int], start: int) -> Spans:
+    """Returns the possible spans of a word that begins at `start`, or at the unknown symbol before it."""
+    spans = [range(start, start + len(ids)) for ids in forms if ids and row[start : start + len(ids)] == ids]
+    if not spans and start and row[start - 1] == UNKNOWN:
         joined = [ids for ids in forms if ids[:1] == [UNKNOWN] and row[start - 1 : start - 1 + len(ids)] == ids]
-        found = [range(start - 1, start - 1 + len(ids)) for ids in joined]
-    return found
+        spans = [range(start - 1, start - 1 + len(ids)) for ids in joined]
+    return spans
 
 
 def symbol_links(links: Links, source: Spans | None, target: Spans | None) -> NDArray[np.int32]:
-    """Returns the symbols that belong together, [links, 2]: those of words that are linked."""
+    """Returns the pairs of symbols of linked words, [links, 2]."""
     if source is None or target is None:
         return np.zeros((0, 2), np.int32)
     pairs = sorted({(s, t) for first, second in links for s in source[first] for t in target[second]})

@@ -1,4 +1,4 @@
-"""Batches of about equally many symbols, made of rows in flat arrays. NumPy only."""
+"""Makes batches of similar numbers of symbols, from rows in flat arrays. NumPy only."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ Batch = tuple[dict[str, Array], Array, Array]
 AnyRows = Rows | Sequence[Sequence[int]]
 """Rows of ids, as flat arrays or as lists."""
 
-# Symbols of a side, about, that are read at once where rows lie in many parts.
+# Approximate number of symbols of a side that are read at once if rows are in many parts.
 _SYMBOLS_READ = 1 << 18
 
 
@@ -28,8 +28,8 @@ _SYMBOLS_READ = 1 << 18
 class Share:
     """The rows of every batch that one process makes: all of them, unless there are several processes.
 
-    The rows of a batch are spread over `parts` devices or cores, so that their number has to be a multiple of it: the
-    last row is repeated, with weight 0. A process has the parts from `first` up to `end`.
+    The rows of a batch are spread over `parts` devices or cores. To make their number a multiple of `parts`, the last
+    row is repeated with weight 0. A process makes the parts from `first` up to `end`.
 
     Example:
         >>> Share(parts=4, first=2, end=4).rows(5).tolist()  # of the rows 0 1 2 3 4 4 4 4
@@ -46,11 +46,11 @@ class Share:
         return self.first == 0 and self.end in (None, self.parts)
 
     def rows(self, count: int) -> Array:
-        """Returns the places of the process's rows in a batch of `count` rows; a row that is repeated has the last."""
+        """Returns the indices of the process's rows in a batch of `count` rows; repeated rows have the last index."""
         return np.minimum(self._own(count), count - 1)
 
     def real(self, count: int) -> Array:
-        """Returns which of these rows are not repetitions, [own rows]."""
+        """Returns a mask of the rows that are not repetitions, [own rows]."""
         return self._own(count) < count
 
     def _own(self, count: int) -> Array:
@@ -61,8 +61,8 @@ class Share:
 class Batches(keras.utils.PyDataset):
     """Rounds of batches for `fit`: `(inputs, outputs, weights)`.
 
-    The batch of a step depends on the seed and the number of the step alone, so that a resumed run sees what the
-    interrupted one would have seen.
+    The batch of a step depends on the seed and the number of the step alone, so that a resumed run has the same batches
+    as an uninterrupted one.
 
     Args:
         steps: Batches in a round; `None` for one pass over the data in each round.
@@ -70,9 +70,9 @@ class Batches(keras.utils.PyDataset):
 
     Attributes:
         round: Number of the current round, to be set before each.
-        skip: Batches of the current round that are left out, where a run was stopped within it.
-        symbols: Number of real symbols in the batch of each step that was asked for. (Another thread makes batches
-            ahead of time.)
+        skip: Batches of the current round to skip, after a run was stopped within it.
+        symbols: Number of real symbols in the batch of each requested step. (Another thread makes batches ahead of
+            time.)
         structure: The axes of a batch, a letter each.
     """
 
@@ -85,13 +85,13 @@ class Batches(keras.utils.PyDataset):
         self.symbols: dict[int, int] = {}
 
     def pass_length(self) -> int:
-        """Returns how many batches one pass over the data has."""
+        """Returns the number of batches in one pass over the data."""
         raise NotImplementedError
 
     def batch_of(self, step: int) -> tuple[Batch, int]:
         """Returns the batch of a step, counted from the start of the run, and its number of real symbols.
 
-        Of the batch there are the rows of the share, while the symbols are those of all rows.
+        The batch has the rows of the share only; the symbols of all rows are counted.
         """
         raise NotImplementedError
 
@@ -108,7 +108,7 @@ class _Read(NamedTuple):
     """The rows of the batches of some steps, in memory."""
 
     block: int
-    firsts: Array  # where those of each step begin
+    firsts: Array  # index of the first row of each step
     sides: Sequence[Rows]
 
 
@@ -116,7 +116,7 @@ class PlannedBatches(Batches):
     """Batches of examples of about equal length, each epoch in another order.
 
     Args:
-        sides: The rows of each side of the examples, of which a batch is made.
+        sides: The rows of each side of the examples.
         batch_tokens: Largest number of symbols of a batch on its longest side, padding included; a longer example is
             a batch of its own.
         steps: See `Batches`; with `None` all rounds are the same.
@@ -124,8 +124,8 @@ class PlannedBatches(Batches):
         static_shapes: Pad to few different shapes, for backends that compile each of them; see `padded`.
         corpus: The examples in the order of their lengths, for `Strata`. Default: `SortedWindows`.
         share: See `Batches`.
-        samplers: What draws the symbols of each side anew at each step, if they are; see `SubwordSampler`. A batch may
-            then have more symbols than `batch_tokens`, which the best segmentations have.
+        samplers: Draw the segmentation of each side anew at each step; see `SubwordSampler`. A batch may then have more
+            symbols than `batch_tokens`, which counts the best segmentations.
     """
 
     def __init__(
@@ -156,10 +156,10 @@ class PlannedBatches(Batches):
 
         Args:
             sides: The rows of each side.
-            places: The numbers of the batch's examples in `sides`.
-            examples: Their numbers in the data.
+            places: The indices of the batch's examples in `sides`.
+            examples: Their indices in the data.
             widths: Symbols in a row, padding included, on each side.
-            rows: The places of the rows in the batch, ascending; those at which there is no example are padding.
+            rows: The indices of the rows in the batch, ascending; those beyond the examples are padding.
         """
         raise NotImplementedError
 
@@ -178,23 +178,23 @@ class PlannedBatches(Batches):
         return (inputs, outputs, _of_real(weights, self.share, num_rows)), int(lengths[:, -1].sum())
 
     def _rows_of(self, step: int, examples: Array) -> tuple[Sequence[Rows], Array]:
-        """Returns rows of each side among which those of a step are, and the numbers of its examples in them.
+        """Returns rows of each side that contain those of a step, and the indices of its examples in them.
 
-        Rows in many parts are read for some steps at once, unless other processes read some of them.
+        Rows in many parts are read for several steps at once, unless other processes read some of them.
         """
         reads_together = isinstance(self.order, Strata) and self.share.is_whole
         if not reads_together or all(len(rows.parts) == 1 for rows in self.sides):
             return self.sides, examples
-        block, place = divmod(step, self._steps_read)
-        read = self._read  # of one block: another thread may be ahead
+        block, offset = divmod(step, self._steps_read)
+        read = self._read  # read once, since another thread may replace it
         if read is None or read.block != block:
-            batches = [self.order.examples_of(step - place + number) for number in range(self._steps_read)]
+            batches = [self.order.examples_of(step - offset + number) for number in range(self._steps_read)]
             firsts = np.cumsum([0, *map(len, batches)])
             read = self._read = _Read(block, firsts, [rows.select(np.concatenate(batches)) for rows in self.sides])
-        return read.sides, read.firsts[place] + np.arange(len(examples))
+        return read.sides, read.firsts[offset] + np.arange(len(examples))
 
     def _drawn(self, step: int, sides: Sequence[Rows], places: Array) -> tuple[Sequence[Rows], Array]:
-        """Returns the sides from which the batch of a step is made, and the numbers of its examples in them."""
+        """Returns the sides with segmentations drawn for a step, and the indices of its examples in them."""
         if self.samplers is None:
             return sides, places
         drawn = [
@@ -212,20 +212,20 @@ def _as_rows(rows: AnyRows) -> Rows:
 
 
 def _of_real(weights: Array, share: Share, num_rows: int) -> Array:
-    """Returns weights [rows, ...] that are 0 in the rows of a share that only repeat another."""
+    """Returns weights [rows, ...] with 0 in the repeated rows of a share."""
     real = share.real(num_rows).astype(weights.dtype)
     counted: Array = weights * real.reshape(-1, *[1] * (weights.ndim - 1))
     return counted
 
 
 def _own(examples: Array, rows: Array) -> Array:
-    """Returns the examples at some places of a batch, as far as there are any."""
+    """Returns the examples in some rows of a batch, without padding rows."""
     chosen: Array = examples[rows[rows < len(examples)]]
     return chosen
 
 
 def _next_symbols(text: Rows, examples: Array, width: int, rows: int) -> tuple[Array, Array, Array]:
-    """Returns rows that begin with the start symbol, the symbols that follow, and which of them are real."""
+    """Returns rows that begin with the start symbol, the next symbols, and weights that are 0 for padding."""
     outputs = text.gather(examples, width, rows)
     inputs = np.full_like(outputs, START)
     inputs[:, 1:] = outputs[:, :-1]
@@ -239,8 +239,8 @@ class PairBatches(PlannedBatches):
     Args:
         source: Ids of each source sentence, the end included.
         target: Ids of each target sentence, the end included.
-        links: Places of symbols that belong together, [links, 2] of each pair, source first: batches then have an
-            `alignment` [B, T, S], 1 for those. Or `None`.
+        links: Positions of aligned symbols, [links, 2] of each pair, source first: batches then have an `alignment`
+            [B, T, S] that is 1 for them. Or `None`.
         **plan: See `PlannedBatches`.
     """
 
@@ -265,8 +265,8 @@ class PairBatches(PlannedBatches):
     @staticmethod
     def _alignment(links: Sequence[Array], shape: tuple[int, ...]) -> Array:
         alignment = np.zeros(shape, np.int32)
-        for row, places in enumerate(links):
-            inside = places[(places[:, 0] < shape[2]) & (places[:, 1] < shape[1])]  # long examples are cut
+        for row, positions in enumerate(links):
+            inside = positions[(positions[:, 0] < shape[2]) & (positions[:, 1] < shape[1])]  # long examples are cut
             alignment[row, inside[:, 1], inside[:, 0]] = 1
         return alignment
 
@@ -287,7 +287,7 @@ class LabelledBatches(PlannedBatches):
         self.classes = np.asarray(classes, np.int32)
 
     def make(self, sides: Sequence[Rows], places: Array, examples: Array, widths: Array, rows: Array) -> Batch:
-        # A row of padding would be a text without symbols, which no model accepts: the last text is repeated instead.
+        # Models do not accept a text without symbols, so that the last text is repeated instead of padding.
         chosen = np.minimum(rows, len(examples) - 1)
         weights = (rows < len(examples)).astype(np.float32)
         return {"tokens": sides[0].gather(places[chosen], widths[0])}, self.classes[examples[chosen]], weights
@@ -312,17 +312,17 @@ class DocumentBatches(PlannedBatches):
 
 
 class WindowBatches(Batches):
-    """Windows of a running text: `({"tokens"}, next symbols, weights)`; each begins with the start symbol.
+    """Windows of a continuous text: `({"tokens"}, next symbols, weights)`; each begins with the start symbol.
 
-    In training they begin anywhere. In one pass over the data they follow each other, overlapping by one symbol, which
-    the second one does not predict: so every symbol counts once, all but the first after at least one other.
+    In training they begin anywhere. In one pass over the data they are consecutive and overlap by one symbol, which
+    has weight 0 in the second one. So every symbol counts once, and all but the first have some context.
 
     Args:
-        stream: Ids of the text, or of its parts, which follow each other.
+        stream: Ids of the text, or of its consecutive parts.
         length: Symbols in a window, without the start symbol.
         batch_tokens: Largest number of symbols in a batch, without start symbols.
         steps: See `Batches`.
-        seed: Seed of the windows' places.
+        seed: Seed of the windows' positions.
         share: See `Batches`.
     """
 
@@ -363,10 +363,10 @@ class WindowBatches(Batches):
             weights[places > 0, 0] = 0.0
         return ({"tokens": tokens}, outputs, weights), symbols
 
-    def _count(self, places: Array) -> int:
-        """Returns the number of symbols that count in windows at some places."""
-        counted = np.minimum(self.size - places, self.length + 1)
-        return int(counted.sum() - (0 if self.steps else np.count_nonzero(places)))
+    def _count(self, starts: Array) -> int:
+        """Returns the number of symbols with weight 1 in windows at some positions."""
+        counted = np.minimum(self.size - starts, self.length + 1)
+        return int(counted.sum() - (0 if self.steps else np.count_nonzero(starts)))
 
     def _num_windows(self) -> int:
         return max(1, -(-(self.size - 1) // max(self.length, 1)))

@@ -1,4 +1,4 @@
-"""What every dataset offers, whatever its SPEC: named splits that are made when first asked for."""
+"""Base classes of datasets: named splits that are made when first used."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator
@@ -23,7 +23,7 @@ class Split:
         return len(getattr(self, dataclasses.fields(self)[0].name))
 
     def take(self, numbers: Iterable[int]) -> Self:
-        """Returns the examples of some numbers, counted from 0."""
+        """Returns the examples with some indices."""
         numbers = list(numbers)
         columns = [getattr(self, column.name) for column in dataclasses.fields(self)]
         return type(self)(*([column[number] for number in numbers] for column in columns))
@@ -37,8 +37,8 @@ class Pairs(Split):
     """Sentences and their counterparts, line by line.
 
     Attributes:
-        source: What the model reads.
-        target: What it should write.
+        source: Inputs of the model.
+        target: Its expected outputs.
     """
 
     source: list[str]
@@ -50,7 +50,7 @@ class Labelled(Split):
     """Texts and the label of each.
 
     Attributes:
-        texts: What the model reads.
+        texts: Inputs of the model.
         labels: The class of each text.
     """
 
@@ -63,7 +63,7 @@ class Texts(Split):
     """Plain text.
 
     Attributes:
-        texts: Separate documents, or the lines of one running text; see `TextData.joined`.
+        texts: Separate documents, or the lines of one continuous text; see `TextData.joined`.
     """
 
     texts: list[str]
@@ -71,20 +71,20 @@ class Texts(Split):
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset(Generic[SplitType]):
-    """A dataset whose splits are made when first asked for.
+    """A dataset whose splits are made when first used.
 
     Attributes:
-        spec: The data SPEC it came from.
-        tokenizer: The kind of tokenizer that suits it: `"chars"`, `"subword"` or `"words"`.
-        load_split: Makes the split of a given name; called at most once for each.
+        spec: The data SPEC that it was opened by.
+        tokenizer: The default kind of tokenizer: `"chars"`, `"subword"` or `"words"`.
+        load_split: Makes the split with a name; called at most once for each.
         splits: Names of its splits; `"test"` may be missing.
-        checked: Names of the splits that are read before training begins, so that a bad line in them is not found only
-            after hours of training. A missing one is skipped.
-        line_files: Returns the files of a split whose lines are its examples, by column, for data that are such files:
-            those can be read piece by piece.
-        pieces: Yields the examples of a split in pieces that are each made when they are asked for, for other data that
-            can be read so.
-        shards: Where its examples are kept as ids, if `training.prepare` wrote them.
+        checked: Names of the splits that are read before training begins, so that a bad line is reported before hours
+            of training. A missing split is skipped.
+        line_files: Returns the files of a split, by column, if their lines are its examples, so that they can be read
+            piece by piece.
+        pieces: Yields the examples of a split in pieces that are made lazily, for other data that can be read piece by
+            piece.
+        shards: The token shards of its examples, if `training.prepare` wrote them.
         task: `"seq2seq"`, `"classifier"` or `"language_model"`.
     """
 
@@ -109,7 +109,7 @@ class Dataset(Generic[SplitType]):
         """Returns the examples of one split; the same object at every call.
 
         Raises:
-            InputError: The name is another, there is no such split, or its data are bad.
+            InputError: The name is invalid, the split is missing, or its data are bad.
         """
         check_split(name)
         if name not in self.splits:
@@ -120,7 +120,7 @@ class Dataset(Generic[SplitType]):
 
 
 def check_split(name: str) -> None:
-    """Checks that a name is one of `SPLITS`; raises InputError, with the close ones, if it is not."""
+    """Raises InputError, with close names, if a name is not one of `SPLITS`."""
     if name not in SPLITS:
         raise unknown_name("split", name, SPLITS)
 
@@ -139,11 +139,11 @@ class ParallelData(Dataset[Pairs]):
 
 @dataclass(frozen=True, kw_only=True)
 class LabelledData(Dataset[Labelled]):
-    """A dataset of texts to be classified. No split has a label that training lacks.
+    """A dataset of texts to be classified. The training split has all labels of the others.
 
     Attributes:
-        parts: Names of the parts that it consists of, whose metrics are reported apart as well; empty for most data.
-        part_sizes: Returns how many texts of a split are of each part; they come one part after the other.
+        parts: Names of its parts, whose metrics are also reported separately; empty for most data.
+        part_sizes: Returns the number of texts of each part in a split; the parts are consecutive.
     """
 
     parts: tuple[str, ...] = ()
@@ -163,10 +163,10 @@ class TextData(Dataset[Texts]):
     r"""A dataset of plain text.
 
     Attributes:
-        joined: Whether the texts of a split are the lines of one running text, without their `"\n"`, or separate
+        joined: Whether the texts of a split are the lines of one continuous text, without their `"\n"`, or separate
             documents.
-        prompt_end: What ends the part of a document that can be given as a prompt, such as `"="` for sums; `""` where
-            no answer is expected.
+        prompt_end: The end of the part of a document that can be a prompt, such as `"="` for sums; `""` if documents
+            have no prompts.
     """
 
     joined: bool

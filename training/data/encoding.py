@@ -1,4 +1,4 @@
-"""From examples to rows of ids, the same for a corpus in memory and for token shards. Without Keras."""
+"""Encodes examples as rows of ids, both of a corpus in memory and for token shards. Without Keras."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ class EncodedSplit:
     Attributes:
         columns: The rows by name: `source` and `target`, or `text`, each with its end, those of labelled texts as
             `Tokenizer.whole`; and `label`, a class as its number.
-        corpus: The examples in the order of their lengths, where token shards hold them.
+        corpus: The examples in the order of their lengths, if token shards contain them.
     """
 
     columns: Mapping[str, Rows]
@@ -31,14 +31,14 @@ class EncodedSplit:
 
 @dataclass(frozen=True)
 class Encoder:
-    """Turns examples into rows of ids.
+    """Encodes examples as rows of ids.
 
     Attributes:
-        tokenizers: By the name of their column.
-        classes: The labels, of which the first is number 0.
-        line_break: Whether each text is a line of one running text of characters and ends in a line break, not in the
-            end symbol.
-        where: What the examples are, for messages.
+        tokenizers: The tokenizers by the name of their column.
+        classes: The labels, in the order of their numbers from 0.
+        line_break: Whether each text is a line of one continuous text of characters, and ends in a line break instead
+            of the end symbol.
+        where: The origin of the examples, for messages.
     """
 
     tokenizers: Mapping[str, Tokenizer]
@@ -69,13 +69,13 @@ class Encoder:
 
 
 def encoder_of(data: Dataset[Any], tokenizers: Mapping[str, Tokenizer], classes: Sequence[str], where: str) -> Encoder:
-    """Returns what encodes the examples of a dataset."""
+    """Returns the encoder of a dataset's examples."""
     joined = getattr(data, "joined", False)
     return Encoder(tokenizers, classes, joined and tokenizers["text"].kind == "chars", where)
 
 
 def class_numbers(labels: Sequence[str], classes: Sequence[str], where: str) -> list[int]:
-    """Returns the class of each label as a number; raises InputError, with the place, for one that is none."""
+    """Returns the class of each label as a number; raises InputError, with `where`, for an unknown label."""
     number = {name: index for index, name in enumerate(classes)}
     for label in labels:
         if label not in number:
@@ -86,11 +86,11 @@ def class_numbers(labels: Sequence[str], classes: Sequence[str], where: str) -> 
 def encode_split(
     data: Dataset[Any], split: str, tokenizers: Mapping[str, Tokenizer], classes: Sequence[str] = ()
 ) -> EncodedSplit:
-    """Returns a split as rows of ids, from token shards where the data have them, else encoded.
+    """Returns a split as rows of ids, from token shards if the data have them, else encoded.
 
     Raises:
-        InputError: For a label that is not among the classes, shards that are damaged, or shards of other tokenizers
-            that do not hold the texts.
+        InputError: For a label that is not among the classes, damaged shards, or shards of other tokenizers without
+            texts.
     """
     if data.shards is not None and data.shards.fit(tokenizers, classes):
         return EncodedSplit(data.shards.columns(split), data.shards.by_length(split))

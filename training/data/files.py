@@ -1,4 +1,4 @@
-"""The files that data are read from: folders that must hold certain files, and their lines, also packed ones."""
+"""Reads data files: checks that folders are complete, and reads lines, also of compressed files."""
 
 import codecs
 import contextlib
@@ -12,9 +12,9 @@ from zoo.errors import InputError
 
 
 def check_folder(directory: Path, names: Sequence[str], spec: str, form: str, needs: str) -> None:
-    """Checks that a folder and its files exist, so that a run cannot end in a missing test set.
+    """Raises InputError if a folder or one of its files is missing, so that a run cannot end in a missing test set.
 
-    The SPEC, its `form` and what it `needs` are for the messages. Raises InputError if something is missing.
+    The SPEC, its `form` and the files that it `needs` are for the messages.
     """
     if not directory.is_dir():
         raise InputError(f"{directory}: no such folder. Received: {spec!r}; expected {form}.")
@@ -24,7 +24,7 @@ def check_folder(directory: Path, names: Sequence[str], spec: str, form: str, ne
 
 
 def folder_of(spec: str, form: str) -> Path:
-    """Returns the folder of a SPEC `KIND:DIR`; raises InputError if it names none."""
+    """Returns the folder of a SPEC `KIND:DIR`; raises InputError if DIR is missing."""
     directory = spec.partition(":")[2]
     if not directory:
         raise InputError(f"Malformed data SPEC {spec!r}; expected {form}.")
@@ -34,12 +34,12 @@ def folder_of(spec: str, form: str) -> Path:
 def read_lines(path: Path) -> list[str]:
     r"""Reads the lines of a UTF-8 file.
 
-    Lines end at `\n` alone, as `wc -l` counts them: U+2028, form feeds and the like stay inside a line,
-    where `str.splitlines` would break the pairing. A `\r` before the `\n` and a byte-order mark at the
-    start of the file are left out.
+    Lines end at `\n` alone, as `wc -l` counts them. `str.splitlines` would also split at U+2028, form feeds and the
+    like, and break the pairing of lines. A `\r` before the `\n` and a byte-order mark at the start of the file are
+    removed.
 
     Raises:
-        InputError: The file is missing, empty, or not UTF-8; the message names the line.
+        InputError: The file is missing, empty, or not UTF-8; the message contains the line.
     """
     path = stored(path)
     with opened(path) as file:
@@ -54,22 +54,22 @@ def read_lines(path: Path) -> list[str]:
 
 
 def not_utf8(path: object, line: int, byte: int) -> InputError:
-    """Returns the error for a byte, in a line of a file, that no UTF-8 has there."""
+    """Returns the error for an invalid byte in a line of a UTF-8 file."""
     return InputError(f"{path}:{line}: invalid UTF-8 (byte 0x{byte:02x}). Convert the file to UTF-8.")
 
 
 def stored(path: Path) -> Path:
-    """Returns where a file is: as it is, or packed with `.gz` or `.zst` at the end of its name."""
+    """Returns the path of a file, or of its compressed version with `.gz` or `.zst` at the end of the name."""
     packed = (path.with_name(f"{path.name}{suffix}") for suffix in (".gz", ".zst"))
-    return path if path.exists() else next((each for each in packed if each.is_file()), path)
+    return path if path.exists() else next((candidate for candidate in packed if candidate.is_file()), path)
 
 
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[IO[bytes]]:
-    """Opens a file to be read, unpacked where its name ends in `.gz` or `.zst`.
+    """Opens a file for reading, decompressed if its name ends in `.gz` or `.zst`.
 
     Raises:
-        InputError: It cannot be read, or is damaged or cut off.
+        InputError: It cannot be read, or is damaged or truncated.
     """
     try:
         with path.open("rb") as file:
@@ -81,22 +81,22 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
             else:
                 yield file
     except (EOFError, zlib.error, gzip.BadGzipFile, _Damaged) as error:
-        raise InputError(f"{path}: damaged or cut off ({error}).") from error
+        raise InputError(f"{path}: damaged or truncated ({error}).") from error
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror}).") from error
 
 
 class _Damaged(Exception):
-    """A packed file is not what was written."""
+    """A compressed file is damaged."""
 
 
 class _Unpacked:
-    """Reads a file of Zstandard frames; unlike the library's own reader, it notices that the last one is cut off."""
+    """Reads a file of Zstandard frames; unlike the library's own reader, it detects a truncated last frame."""
 
     _PIECE = 1 << 18
 
     def __init__(self, file: IO[bytes]):
-        import zstandard  # here, so that the command can say which extra brings it
+        import zstandard  # here, so that the command can name the extra that installs it
 
         self._file, self._error = file, zstandard.ZstdError
         self._begin = zstandard.ZstdDecompressor().decompressobj
@@ -111,7 +111,7 @@ class _Unpacked:
         return taken
 
     def _unpack(self) -> bool:
-        """Unpacks a further piece, if there is one."""
+        """Decompresses the next piece; returns whether there was one."""
         piece = self._waiting or self._file.read(self._PIECE)
         if not piece:
             if self._frame is not None:
@@ -129,5 +129,5 @@ class _Unpacked:
 
 
 def lines_of(text: str) -> list[str]:
-    r"""Returns the lines of a text; a `"\n"` at its end begins no further one."""
+    r"""Returns the lines of a text; a `"\n"` at its end does not begin another line."""
     return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]

@@ -1,7 +1,7 @@
-"""A fingerprint of the examples of a run, so that a resumed run sees whether they changed.
+"""A fingerprint of the examples of a run, by which a resumed run detects changed data.
 
-It is computed from the examples in memory, whatever they were read from, or from the checksums of token shards, and is
-kept as `data.json` in the work directory.
+It is computed from the examples in memory, or from the checksums of token shards, and saved as `data.json` in the work
+directory.
 """
 
 import dataclasses
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from training.data.dataset import Dataset, Labelled, Split
-from training.data.shards.store import Untold
+from training.data.shards.store import MissingTexts
 from zoo.errors import InputError
 from zoo.workdir import WorkDir
 
@@ -25,12 +25,12 @@ _LINES_AT_A_TIME = 4096
 
 
 def fingerprint(data: Dataset[Any]) -> Fingerprint:
-    """Returns the fingerprint of a dataset; a second for a million pairs."""
+    """Returns the fingerprint of a dataset; takes a second for a million pairs."""
     return {name: _of_split(data.split(name)) for name in USED}
 
 
 def identify(split: Split) -> str:
-    """Returns a hash of all that the fingerprint says of a split."""
+    """Returns a hash of a split's fingerprint."""
     return hashlib.sha256(json.dumps(_of_split(split)).encode()).hexdigest()[:32]
 
 
@@ -40,23 +40,23 @@ def save_fingerprint(workdir: WorkDir, data: Dataset[Any]) -> None:
 
 
 def check_unchanged(workdir: WorkDir, data: Dataset[Any], accept: bool) -> None:
-    """Checks that the data of a begun run are those that it was begun with.
+    """Raises InputError if the data of a run changed since it was begun.
 
-    A run of an earlier version, which has no fingerprint, gets one.
+    The fingerprint is written if it is missing, in runs of earlier versions.
 
     Args:
         workdir: The work directory of the run.
-        data: Its data as they are now.
-        accept: Whether changes are taken over; the fingerprint is then that of the new data.
+        data: Its current data.
+        accept: Whether to accept changes; the fingerprint is then replaced by that of the new data.
 
     Raises:
-        InputError: If they changed, with the difference, or the fingerprint is damaged.
+        InputError: If the data changed, with the difference, or the fingerprint is damaged.
     """
     if workdir.data.is_file() and not accept:
         if changes := _differences(_read(workdir), fingerprint(data)):
             raise InputError(
                 f"The data {data.spec} changed since the run in {workdir.path} was begun: {'; '.join(changes)}. "
-                "Restore them, or go on with what is there now: --set data.changed=accept"
+                "Restore them, or resume with the changed data: --set data.changed=accept"
             )
     else:
         save_fingerprint(workdir, data)
@@ -70,7 +70,7 @@ def _of_split(split: Split) -> dict[str, Any]:
 
 
 def _hash(texts: Sequence[str]) -> str:
-    if isinstance(texts, Untold):
+    if isinstance(texts, MissingTexts):
         return texts.identity
     state = hashlib.blake2b(digest_size=16)
     for start in range(0, len(texts), _LINES_AT_A_TIME):
@@ -86,13 +86,13 @@ def _read(workdir: WorkDir) -> Fingerprint:
     except (ValueError, TypeError, KeyError, AttributeError):
         pass
     raise InputError(
-        f"{workdir.data} is damaged. If the data are those that the run was begun with, go on with --set "
+        f"{workdir.data} is damaged. If the data have not changed since the run was begun, resume with --set "
         "data.changed=accept"
     )
 
 
 def _differences(before: Fingerprint, now: Fingerprint) -> list[str]:
-    """Returns what changed in each split, in words."""
+    """Returns a description of the changes of each split."""
     changes = {name: _difference(before[name], now[name]) for name in USED if before[name] != now[name]}
     return [f"{name} {change}" for name, change in changes.items()]
 
@@ -112,5 +112,5 @@ def _difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
 
 
 def _missing(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Returns the labels that are no longer there."""
+    """Returns the labels of `before` that `now` lacks."""
     return sorted(set(before.get("classes", ())) - set(now.get("classes", ())))

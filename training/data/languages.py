@@ -1,4 +1,4 @@
-"""Which language texts are in: as their data SPEC names it, or else by their script."""
+"""Detects the language of texts: from their data SPEC, or else by their script."""
 
 import re
 from collections import Counter
@@ -8,15 +8,15 @@ _PAIR = re.compile(r"[:/]([A-Za-z]{2,3}(?:[_-][A-Za-z]{4})?)-([A-Za-z]{2,3}(?:[_
 
 
 def target_language(spec: str) -> str:
-    """Returns the code of the language that a corpus translates into, in lower case; empty where its SPEC names none.
+    """Returns the code of the target language in a data SPEC, in lower case; empty if it has none.
 
-    That is the end of `text:DIR:SRC-TGT` and of `tfds:NAME/SRC-TGT`.
+    It is the end of `text:DIR:SRC-TGT` and of `tfds:NAME/SRC-TGT`.
     """
     match = _PAIR.search(spec)
     return re.split("[_-]", match[2])[0].lower() if match else ""
 
 
-# Scripts of languages that write no spaces between words, or that sacreBLEU cuts in a way of their own.
+# Scripts of languages without spaces between words, or with a tokenizer of their own in sacreBLEU.
 _SCRIPTS = {
     "ja": re.compile(r"[\u3040-\u30ff]"),
     "zh": re.compile(r"[\u3400-\u9fff\U00020000-\U0003ffff]"),
@@ -27,13 +27,13 @@ _SCRIPTS = {
     "my": re.compile(r"[\u1000-\u109f]"),
     "km": re.compile(r"[\u1780-\u17ff]"),
 }
-_MANY = 1000  # texts that are looked at
+_MANY = 1000  # texts that are examined
 
 
 def language_of(texts: Iterable[str]) -> str:
-    """Returns the code of the language that most letters of texts are of, of those with a script of their own; or `""`.
+    """Returns the code of the language whose script most letters of the texts have; `""` for all other languages.
 
-    Where there are kana, it is Japanese, whose other letters are Chinese.
+    Texts with kana are Japanese, whose other letters are Chinese.
     """
     counts, letters = Counter[str](), 0
     for text, _ in zip(texts, range(_MANY), strict=False):

@@ -1,4 +1,4 @@
-"""Lines of files of any size, some at a time, as the bytes that they are."""
+"""Reads lines of files of any size, some at a time, as bytes."""
 
 import codecs
 from typing import IO, Any
@@ -16,7 +16,7 @@ class LineReader:
         file: The file, opened at its beginning; a byte-order mark there is skipped.
 
     Attributes:
-        position: Where the next line begins in the file, unpacked.
+        position: Offset of the next line in the decompressed file.
     """
 
     def __init__(self, file: IO[bytes]):
@@ -33,8 +33,8 @@ class LineReader:
         r"""Returns the next lines with their `\n`, and the offsets of each and of the end.
 
         Args:
-            count: How many lines, if there are as many.
-            most_bytes: Bytes from which on there are fewer lines, but at least one.
+            count: Largest number of lines.
+            most_bytes: Largest number of bytes, unless the first line is longer.
         """
         self._fill(count, most_bytes)
         ends = self._ends[:count]
@@ -51,7 +51,7 @@ class LineReader:
         return not len(self._ends)
 
     def count_rest(self) -> int:
-        """Returns how many lines are left, and reads them."""
+        """Reads the remaining lines and returns their number."""
         total = 0
         while len(offsets := self.take(1 << 16, _PIECE)[1]) > 1:
             total += len(offsets) - 1

@@ -1,4 +1,4 @@
-"""Which examples are in the batch of which step: two orders, both functions of seed and step alone."""
+"""Assigns examples to the batches of steps: two orders, both functions of seed and step alone."""
 
 import abc
 import functools
@@ -13,18 +13,17 @@ Array = NDArray[Any]
 
 # Examples sorted together: large enough for little padding, small enough that batches differ between epochs.
 WINDOW = 8192
-# Batches whose examples change places from epoch to epoch, at least; more would be more padding.
+# Smallest number of batches that exchange examples from epoch to epoch; more would need more padding.
 _BATCHES_OF_A_STRATUM = 8
 # Batches that are planned at once.
 _STEPS_TOGETHER = 64
 
 
 def padded(lengths: Array, static_shapes: bool) -> Array:
-    """Returns to how many symbols examples are padded, [N, sides], for lengths of that shape.
+    """Returns the lengths that examples are padded to, [N, sides], for lengths of that shape.
 
-    With `static_shapes`, all sides alike to one of few sizes: 8, 16, and from there on half as many again and twice as
-    many, 24, 32, 48, 64 … A backend that compiles each shape takes half a minute for one, so that a few more symbols of
-    padding cost less.
+    With `static_shapes`, all sides are padded to one of few sizes: 8, 16, 24, 32, 48, 64 … A backend that compiles each
+    shape takes half a minute for one, so that a few more symbols of padding cost less.
     """
     if not static_shapes:
         return lengths
@@ -70,17 +69,17 @@ class Order(abc.ABC):
 
     @abc.abstractmethod
     def pass_length(self) -> int:
-        """Returns how many batches one pass over the data has, the first one if they differ."""
+        """Returns the number of batches in one pass over the data, the first one if they differ."""
 
     @abc.abstractmethod
     def examples_of(self, step: int) -> Array:
-        """Returns the numbers of the examples in the batch of a step, counted from the start of the run."""
+        """Returns the indices of the examples in the batch of a step, counted from the start of the run."""
 
 
 class SortedWindows(Order):
     """Each epoch in another order, in windows that are sorted by length; see `batch_plan`.
 
-    A whole epoch is planned at a time, one after the other: for corpora that are in memory.
+    A whole epoch is planned at a time, for corpora in memory.
 
     Args:
         lengths: See `batch_plan`.
@@ -114,19 +113,19 @@ class ByLength(NamedTuple):
     """The examples of a corpus in the order of their lengths, the longest side first."""
 
     lengths: Array  # symbols on each side, of each different combination, [C, sides], in that order
-    counts: Array  # examples that have it, [C]
-    examples: Array  # the numbers of all examples, [N]; may be mapped from a file
+    counts: Array  # examples with each combination, [C]
+    examples: Array  # the indices of all examples, [N]; may be mapped from a file
 
 
 class Strata(Order):
-    """Each epoch in another order, of which every batch is computed for itself: for corpora of any size.
+    """Each epoch in another order, in which every batch is computed independently: for corpora of any size.
 
-    The examples in the order of their lengths are cut into strata, once: a stratum ends where it has enough for eight
-    batches, and never between examples of the same lengths. Each epoch draws which examples of a stratum are together
-    in a batch, and in which order the batches of all strata come. Both are instances of `Permutation`, so that no
-    index is held in memory, and the batch of step 1,000,000 is found as fast as the first.
+    The examples in the order of their lengths are divided into strata once. A stratum ends where it has enough
+    examples for eight batches, and never between examples of the same lengths. Each epoch draws which examples of a
+    stratum form a batch, and the order of the batches of all strata. Both are instances of `Permutation`, so that no
+    index is kept in memory, and the batch of step 1,000,000 is computed as fast as the first.
 
-    An epoch has the same number of batches whatever the seed, and each example once.
+    An epoch has the same number of batches for every seed, and contains each example once.
 
     Args:
         corpus: The examples in the order of their lengths.
@@ -145,7 +144,7 @@ class Strata(Order):
         most_rows = np.maximum(batch_tokens // padded(longest[:, None], static_shapes)[:, 0], 1)
         ends = np.cumsum(corpus.counts.astype(np.int64))
         starts, batches, first = [0], [], 0
-        # Longest sides grow along the order, so that the last one decides.
+        # Lengths grow along the order, so that the last example of a stratum is its longest.
         for end, rows in zip(ends, most_rows, strict=True):
             if end - first >= _BATCHES_OF_A_STRATUM * rows or end == ends[-1]:
                 starts.append(int(end))
@@ -158,30 +157,30 @@ class Strata(Order):
         return int(self._first_batches[-1])
 
     def examples_of(self, step: int) -> Array:
-        block, place = divmod(step, _STEPS_TOGETHER)
-        planned = self._planned  # of one block: another thread may be ahead
+        block, offset = divmod(step, _STEPS_TOGETHER)
+        planned = self._planned  # read once, since another thread may replace it
         if planned[0] != block:
             planned = self._planned = block, self._plan(block * _STEPS_TOGETHER + np.arange(_STEPS_TOGETHER))
-        return planned[1][place]
+        return planned[1][offset]
 
     def _plan(self, steps: Array) -> list[Array]:
-        """Returns the examples of the batches of some steps, all at once, which takes less time."""
-        epochs, places = (numbers.tolist() for numbers in np.divmod(steps, self.pass_length()))
+        """Returns the examples of the batches of several steps, which is faster than one after the other."""
+        epochs, offsets = (numbers.tolist() for numbers in np.divmod(steps, self.pass_length()))
         orders = [_order(self.pass_length(), self.seed, epoch) for epoch in epochs]
-        batches = np.concatenate(in_orders(orders, [[place] for place in places]))
+        batches = np.concatenate(in_orders(orders, [[offset] for offset in offsets]))
         strata = np.searchsorted(self._first_batches, batches, side="right") - 1
         firsts, sizes = self._starts[strata], self._starts[strata + 1] - self._starts[strata]
         numbers = batches - self._first_batches[strata]
         counts = self._first_batches[strata + 1] - self._first_batches[strata]
-        # Equal batches, and none with a few examples that are left over.
+        # Batches of equal size, instead of a small last one.
         edges = np.stack([sizes * numbers // counts, sizes * (numbers + 1) // counts], axis=1).tolist()
         orders = [
             _order(size, self.seed, epoch, stratum + 1)
             for size, epoch, stratum in zip(sizes.tolist(), epochs, strata.tolist(), strict=True)
         ]
         members = in_orders(orders, [np.arange(*edge) for edge in edges])
-        found = self.corpus.examples[np.concatenate([first + own for first, own in zip(firsts, members, strict=True)])]
-        return np.split(found.astype(np.int64), np.cumsum([len(own) for own in members])[:-1])
+        indices = np.concatenate([first + own for first, own in zip(firsts, members, strict=True)])
+        return np.split(self.corpus.examples[indices].astype(np.int64), np.cumsum([len(own) for own in members])[:-1])
 
 
 @functools.lru_cache(maxsize=4096)

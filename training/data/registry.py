@@ -1,7 +1,6 @@
-"""Kinds of data by the first word of their SPEC, and how a new one is registered.
+"""The registry of data formats, by the first word of their SPEC.
 
-The modules of `training.data.formats` and of the entry points `attention_zoo.data` are imported when a kind is first
-looked up.
+The modules of `training.data.formats` and of the entry points `attention_zoo.data` are imported at the first look-up.
 """
 
 import functools
@@ -16,7 +15,7 @@ from zoo.errors import InputError, unknown_name
 from zoo.registry import load_entry_points
 
 ENTRY_POINTS = "attention_zoo.data"
-"""Group of the entry points whose modules register data of other packages."""
+"""Group of the entry points whose modules register data formats of other packages."""
 
 Loader = TypeVar("Loader", bound=Callable[..., Dataset[Any]])
 
@@ -38,12 +37,12 @@ def register_data(kind: str, form: str, *, downloads: bool = False) -> Callable[
 
     Args:
         kind: The first word of such a SPEC, before its colon.
-        form: What a SPEC looks like, such as `"csv:FILE"`; the kind alone if it takes no argument.
+        form: The form of a SPEC, such as `"csv:FILE"`; the kind alone if it takes no argument.
         downloads: Whether it is called as `load(spec, seed, max_examples, check_task)`, so that it can check the task
-            before it downloads anything and read the first examples only; see `load_data`.
+            before any download and read the first examples only; see `load_data`.
 
     Raises:
-        ValueError: If the kind is taken.
+        ValueError: If the kind is already registered.
 
     Example:
         >>> from training.data import Labelled, LabelledData, register_data
@@ -77,39 +76,39 @@ def data_formats() -> dict[str, DataFormat]:
 
 
 def spec_forms() -> str:
-    """Returns what a SPEC of each kind looks like, for help texts."""
+    """Returns the form of a SPEC of each kind, for help texts."""
     return ", ".join(data_format.form for data_format in data_formats().values())
 
 
 def data_format(spec: str) -> DataFormat:
-    """Returns the kind of data that a SPEC names; raises InputError, with the close ones, if it is unknown."""
-    if spec != spec.encode(errors="replace").decode():  # the name of a file may be any bytes; `config.json` is UTF-8
-        raise InputError(f"A data SPEC is UTF-8; rename the folder. Received: {ascii(spec)}.")
+    """Returns the format of a data SPEC; raises InputError, with close names, if it is unknown."""
+    if spec != spec.encode(errors="replace").decode():  # file names may be any bytes; `config.json` is UTF-8
+        raise InputError(f"A data SPEC must be UTF-8; rename the folder. Received: {ascii(spec)}.")
     kind = spec.partition(":")[0]
     formats = data_formats()
     if kind not in formats:
         message = unknown_name("data SPEC", kind, formats)
-        raise InputError(f"{message} Expected one of {spec_forms()}, or what a module named by --import registers.")
+        raise InputError(f"{message} Expected one of {spec_forms()}, or a format registered by an --import module.")
     return formats[kind]
 
 
 def load_data(
     spec: str, seed: int = 0, max_examples: int = 0, check_task: Callable[[str], None] = lambda task: None
 ) -> Dataset[Any]:
-    """Opens the dataset that a SPEC names.
+    """Opens the dataset of a SPEC.
 
     Args:
-        spec: A data SPEC, such as `dates` or `text:DIR:SRC-TGT`; `spec_forms` has all.
-        seed: Seed of generated data, and of the examples held out where there is no validation split.
+        spec: A data SPEC, such as `dates` or `text:DIR:SRC-TGT`; `spec_forms` returns all forms.
+        seed: Seed of generated data, and of the examples held out if there is no validation split.
         max_examples: Training examples of downloaded data that are read; 0 for all.
-        check_task: Called with the task of the data, before anything is downloaded; may raise.
+        check_task: Called with the task of the data, before any download; may raise.
 
     Returns:
         The dataset; its splits are read or generated when first used.
 
     Raises:
-        InputError: The SPEC is unknown (the close ones are named) or malformed, a file is missing, or `max_examples` is
-            given for other data, which are read whole.
+        InputError: The SPEC is unknown (close names are suggested) or malformed, a file is missing, or `max_examples`
+            is set for data that are not downloaded.
     """
     kind = data_format(spec)
     if kind.downloads:

@@ -1,4 +1,4 @@
-"""Subword regularisation: the same text in other subwords at each step. Without Keras."""
+"""Subword regularisation: draws segmentations of the texts at each step. Without Keras."""
 
 import bisect
 import itertools
@@ -23,12 +23,12 @@ class SubwordSampler:
     """Draws segmentations of rows of subwords, word by word.
 
     `P(x) ∝ (Π p(xᵢ))^α` over the 64 most probable segmentations x of a word, where p is the tokenizer's unigram model.
-    Words are independent in it, so that a text is drawn as Kudo 2018 draws it, from ids alone: token shards need no
-    texts. What holds an unknown symbol stays as it is.
+    Words are independent in this model, so that texts are drawn as in Kudo 2018, but from ids alone: token shards need
+    no texts. Words with an unknown symbol do not change.
 
     Args:
-        tokenizer: Of the rows.
-        alpha: α: towards 0 all segmentations are equally probable, a large one leaves the best alone.
+        tokenizer: The tokenizer of the rows.
+        alpha: α: near 0, all segmentations are equally probable; if it is large, only the best one is drawn.
 
     Raises:
         InputError: The tokenizer has no unigram model.
@@ -49,16 +49,16 @@ class SubwordSampler:
         self._drawings: dict[tuple[int, ...], _Drawing] = {}
 
     def __call__(self, rows: Sequence[Sequence[int]], seed: Sequence[int]) -> list[list[int]]:
-        """Returns the rows in segmentations that the seed alone decides; special symbols stay."""
+        """Returns the rows in segmentations drawn by the seed alone; special symbols do not change."""
         words = [self._words(row) for row in rows]
         chances = iter(np.random.default_rng(seed).random(sum(map(len, words))).tolist())
         return [list(itertools.chain.from_iterable(self._draw(word, next(chances)) for word in row)) for row in words]
 
     def _words(self, row: Sequence[int]) -> list[tuple[int, ...]]:
         starts = [
-            place
-            for place, symbol in enumerate(row)
-            if not place or self._begins[symbol] or row[place - 1] < len(SPECIAL_PIECES)
+            index
+            for index, symbol in enumerate(row)
+            if not index or self._begins[symbol] or row[index - 1] < len(SPECIAL_PIECES)
         ]
         return [tuple(row[start:end]) for start, end in itertools.pairwise([*starts, len(row)])]
 
@@ -70,14 +70,14 @@ class SubwordSampler:
         return segmentations[min(bisect.bisect_right(sums, chance), len(sums) - 1)]
 
     def _drawing(self, word: tuple[int, ...]) -> _Drawing:
-        found = self.tokenizer.segmentations("".join(self._pieces[symbol] for symbol in word), NBEST)
-        if word not in [ids for ids, _ in found]:  # it has an unknown symbol, or is cut
+        segmentations = self.tokenizer.segmentations("".join(self._pieces[symbol] for symbol in word), NBEST)
+        if word not in [ids for ids, _ in segmentations]:  # it has an unknown symbol, or is truncated
             return [word], [1.0]
-        logits = self.alpha * np.array([score for _, score in found])
+        logits = self.alpha * np.array([score for _, score in segmentations])
         probabilities = np.exp(logits - logits.max())
-        return [ids for ids, _ in found], np.cumsum(probabilities / probabilities.sum()).tolist()
+        return [ids for ids, _ in segmentations], np.cumsum(probabilities / probabilities.sum()).tolist()
 
 
 def samplers(alpha: float, tokenizers: Sequence[Tokenizer]) -> list[SubwordSampler] | None:
-    """Returns what draws the segmentations of each column; `None` where nothing is drawn, for an α of 0."""
+    """Returns the sampler of each column, or `None` if α is 0."""
     return [SubwordSampler(tokenizer, alpha) for tokenizer in tokenizers] if alpha else None

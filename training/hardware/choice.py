@@ -1,4 +1,4 @@
-"""What a run computes on and how, asked of the machine once."""
+"""Chooses the hardware of a run, its precision and its compiler, once."""
 
 import importlib.util
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ from zoo.extras import install_command
 
 @dataclass(frozen=True)
 class Hardware:
-    """What a run computes on."""
+    """The devices, precision and compiler of a run."""
 
     precision: str  # the Keras dtype policy
     jit: bool = False  # whether XLA compiles the training step
-    cores: int = 1  # cores that share each batch, 1 for none
-    # Names of the devices that each batch is spread over; empty where there is nothing to choose.
+    cores: int = 1  # number of cores that share each batch
+    # Names of the devices that each batch is spread over; empty if the backend chooses them.
     devices: tuple[str, ...] = ()
     mesh: Mesh | None = None  # how these devices share batches and weights, on JAX
     processes: Processes = ALONE
@@ -38,9 +38,9 @@ class Hardware:
 
 
 def use_orbax(settings: TrainingConfig, processes: Processes) -> bool:
-    """Returns whether Orbax writes the checkpoints of a run; raises InputError where it cannot.
+    """Returns whether Orbax writes the checkpoints of a run; raises InputError if it is requested but unavailable.
 
-    `"auto"` takes it for several processes, where it is installed.
+    `"auto"` uses Orbax for several processes, if it is installed.
     """
     installed = importlib.util.find_spec("orbax") is not None
     if settings.checkpoints == "orbax" and (keras.backend.backend() != "jax" or not installed):
@@ -52,13 +52,13 @@ def use_orbax(settings: TrainingConfig, processes: Processes) -> bool:
 
 
 def choose_hardware(settings: TrainingConfig, processes: Processes = ALONE) -> Hardware:
-    """Returns what a run computes on, and sets TensorFlow's threads accordingly.
+    """Returns the hardware of a run, and sets TensorFlow's threads accordingly.
 
     Raises:
-        InputError: If this machine cannot do what the settings ask for.
+        InputError: If this machine does not support the settings.
     """
     cores = choose_cores(settings)
-    use_cores(cores)  # before TensorFlow lists its devices, after which its threads are fixed
+    use_cores(cores)  # before TensorFlow lists its devices, which fixes its threads
     mesh = choose_mesh(settings, processes.count)
     devices = choose_devices(settings) if mesh is None else mesh.devices
     hardware = Hardware(
@@ -70,5 +70,5 @@ def choose_hardware(settings: TrainingConfig, processes: Processes = ALONE) -> H
         processes,
         use_orbax(settings, processes),
     )
-    _ = hardware.share  # says whether the processes fit the mesh
+    _ = hardware.share  # raises if the processes do not fit the mesh
     return hardware

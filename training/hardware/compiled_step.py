@@ -1,4 +1,4 @@
-"""What XLA makes of a training step on JAX, without running it: operations, memory, and what devices send."""
+"""Compiles a training step on JAX and analyses it: operations, memory, and bytes sent between devices."""
 
 import math
 import re
@@ -27,14 +27,14 @@ def step_state(model: keras.Model) -> tuple[list[Any], ...]:
 
 
 def lower_step(model: keras.Model, batch: tuple[Any, ...], device: Any = None) -> Any:
-    """Returns the training step of a compiled model on JAX, traced, with the layout that its weights have.
+    """Returns the traced training step of a compiled model on JAX, with the layout of its weights.
 
-    Compiled, it takes `step_state(model)`, which it uses up, and a batch, and returns the logs and the new state.
+    Compiled, it takes `step_state(model)`, whose buffers are donated, and a batch, and returns logs and the new state.
 
     Args:
         model: The model, whose optimizer is built.
-        batch: Arrays of the size of a batch, as `fit` gets it: inputs, outputs and perhaps their weights.
-        device: What it is compiled for, if not for the devices that are here; it need not exist, see
+        batch: Arrays of the shapes of a batch of `fit`: inputs, outputs and optionally their weights.
+        device: The device to compile for; default: the devices of this machine. It need not exist, see
             `jax.experimental.topologies`.
     """
     import jax
@@ -42,32 +42,32 @@ def lower_step(model: keras.Model, batch: tuple[Any, ...], device: Any = None) -
     mesh = keras.distribution.distribution()
     if mesh is not None:
         put = keras.distribution.distribute_tensor
-        batch = keras.tree.map_structure(lambda each: put(each, mesh.get_data_layout(each.shape)), batch)
-    model._symbolic_build(data_batch=batch)  # as `fit` does: else metrics have no variables yet
+        batch = keras.tree.map_structure(lambda array: put(array, mesh.get_data_layout(array.shape)), batch)
+    model._symbolic_build(data_batch=batch)  # creates the variables of metrics, as `fit` does
     arguments = step_state(model), batch
     if device is not None:
-        place = jax.sharding.SingleDeviceSharding(device)
-        arguments = jax.tree.map(lambda each: jax.ShapeDtypeStruct(each.shape, each.dtype, sharding=place), arguments)
+        sharding = jax.sharding.SingleDeviceSharding(device)
+        arguments = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), arguments)
     return jax.jit(model.train_step, donate_argnums=0).lower(*arguments)
 
 
 def planned_peak(compiled: Any) -> int:
-    """Returns the bytes that a compiled program has in memory at most, by XLA's own plan, its arguments included.
+    """Returns the peak memory of a compiled program in bytes, by XLA's own plan, its arguments included.
 
-    Results take the place of arguments where they can.
+    Results reuse the memory of donated arguments.
     """
     memory = compiled.memory_analysis()
-    kept = memory.argument_size_in_bytes + memory.output_size_in_bytes - memory.alias_size_in_bytes
-    return int(kept + memory.temp_size_in_bytes)
+    held = memory.argument_size_in_bytes + memory.output_size_in_bytes - memory.alias_size_in_bytes
+    return int(held + memory.temp_size_in_bytes)
 
 
 def step_cost(compiled: Any) -> dict[str, Any]:
-    """Returns what a compiled step costs each device, by XLA's own analysis.
+    """Returns the costs of a compiled step for each device, by XLA's own analysis.
 
     Returns:
         `operations` (additions and multiplications), `bytes_accessed`, the bytes of its `arguments` (weights, optimizer
-        and batch), its `temporary` ones, the `peak` of both and of its results, which take the place of arguments where
-        they can, and the bytes that a device sends, `sent`, and `sent_by` kind of operation.
+        and batch), its `temporary` ones, and the `peak` of both and of its results, which reuse the memory of
+        arguments. Further the bytes that a device sends, `sent`, and `sent_by` kind of operation.
     """
     memory, cost, sent = compiled.memory_analysis(), compiled.cost_analysis(), sent_bytes(compiled.as_text())
     return {
@@ -89,10 +89,10 @@ def sent_bytes(text: str) -> dict[str, float]:
     """
     sent = dict.fromkeys(_COLLECTIVES, 0.0)
     for line in text.splitlines():
-        found = re.search(rf"= (.*?) ({'|'.join(_COLLECTIVES)})(?:-start)?\(", line)
-        if found is None:
+        match = re.search(rf"= (.*?) ({'|'.join(_COLLECTIVES)})(?:-start)?\(", line)
+        if match is None:
             continue
-        result, kind = found.groups()
+        result, kind = match.groups()
         devices = _devices_of(line)
         share = {"all-reduce": 2 * (devices - 1) / devices, "reduce-scatter": devices - 1, "collective-permute": 1}
         sent[kind] += share.get(kind, (devices - 1) / devices) * _size(result)
@@ -100,7 +100,7 @@ def sent_bytes(text: str) -> dict[str, float]:
 
 
 def _devices_of(line: str) -> int:
-    """Returns how many devices take part in a collective operation; XLA writes its groups in three ways."""
+    """Returns the number of devices in a collective operation; XLA writes its groups in three ways."""
     of_mesh = re.search(r"replica_groups=mesh\[([^\]]*)\].*?\{([^}]*)\}", line)
     if of_mesh:
         sizes = {name: int(size) for name, size in re.findall(r"'(\w+)'=(\d+)", of_mesh.group(1))}
@@ -110,11 +110,11 @@ def _devices_of(line: str) -> int:
         return int(counted.group(2))
     listed = re.search(r"replica_groups=\{\{([\d,]+)\}", line)
     if listed is None:
-        raise ValueError(f"The groups of a collective operation are written in a way that is not known: {line[:200]}")
+        raise ValueError(f"The groups of a collective operation have an unknown format. Received: {line[:200]}")
     return len(listed.group(1).split(","))
 
 
 def _size(shapes: str) -> float:
-    """Returns the bytes of what a program writes as `f32[2,3]{1,0}` or as a tuple of such."""
-    found = re.findall(r"(\w+)\[([\d,]*)\]", shapes)
-    return sum(_BYTES.get(kind, 4) * math.prod(int(size) for size in sizes.split(",") if size) for kind, sizes in found)
+    """Returns the bytes of a shape such as `f32[2,3]{1,0}`, or of a tuple of shapes."""
+    arrays = re.findall(r"(\w+)\[([\d,]*)\]", shapes)
+    return sum(_BYTES.get(kind, 4) * math.prod(int(n) for n in sizes.split(",") if n) for kind, sizes in arrays)

@@ -1,4 +1,4 @@
-"""Training on the cores of a processor: each computes its rows of every batch."""
+"""Data parallelism on the cores of a processor: each core computes its rows of every batch."""
 
 import functools
 import itertools
@@ -10,12 +10,12 @@ from training.config.options import TrainingConfig
 from zoo.cores import available_cores, has_accelerator
 from zoo.errors import InputError
 
-# A smaller part of a batch gains less on a separate core than it costs to add up the parts.
+# For smaller parts of a batch, adding up the parts takes longer than separate cores save.
 _SYMBOLS_PER_CORE = 512
 
 
 def _reason_against(settings: TrainingConfig) -> str:
-    """Returns why the cores do not share batches under some settings; empty if they can."""
+    """Returns the reason why cores cannot share batches with these settings; empty if they can."""
     if keras.backend.backend() != "tensorflow":
         return f"{keras.backend.backend()} uses the cores by itself"
     if has_accelerator():
@@ -26,10 +26,10 @@ def _reason_against(settings: TrainingConfig) -> str:
 
 
 def choose_cores(settings: TrainingConfig) -> int:
-    """Returns how many cores share each batch of a run.
+    """Returns the number of cores that share each batch of a run.
 
     Raises:
-        InputError: If there are several asked for where they cannot share.
+        InputError: If several cores are requested but cannot share batches.
     """
     reason = _reason_against(settings)
     if settings.cores:
@@ -40,9 +40,9 @@ def choose_cores(settings: TrainingConfig) -> int:
 
 
 def use_cores(count: int, available: int = 0) -> None:
-    """Sets TensorFlow's threads for as many operations at a time as a batch has parts, each on its own cores.
+    """Sets TensorFlow's threads so that the parts of a batch are computed in parallel, each on its own cores.
 
-    In a process that has used TensorFlow before, its threads do not change.
+    This has no effect in a process that has already used TensorFlow.
 
     Args:
         count: Cores that share each batch; with 1 nothing changes.
@@ -60,16 +60,16 @@ def use_cores(count: int, available: int = 0) -> None:
 
 
 def share_batches(model: keras.Model, metrics: list[keras.metrics.Metric], count: int, together: int = 1) -> None:
-    """Makes a model's training step compute the parts of each batch at the same time, each on one core throughout.
+    """Makes a model's training step compute the parts of each batch in parallel, each on one core.
 
-    TensorFlow splits one operation after the other over the cores, and most are too small for that. Loss, gradients and
+    TensorFlow itself splits each operation over the cores, and most are too small for that. Loss, gradients and
     metrics are those of the whole batch; each part has its own dropout.
 
     Args:
         model: The compiled model.
-        metrics: Its metrics but for the loss, all of which sum over what they see.
+        metrics: Its metrics except the loss, all of which must be sums over examples.
         count: Number of parts; a batch has at least as many rows. With 1 nothing changes.
-        together: Rows that follow each other and stay in one part.
+        together: Number of consecutive rows that stay in one part.
     """
     if count > 1:
         model.train_step = functools.partial(_train_step, model, metrics, count, together)
@@ -86,7 +86,7 @@ def _train_step(model: keras.Model, metrics: list[keras.metrics.Metric], count: 
     total = tf.reduce_sum(weights)
 
     def compute_part(number: Any, x: Any, y: Any, weights: Any) -> Any:
-        """Returns gradients and loss of a part, and its values of metrics and states."""
+        """Returns the gradients and the loss of a part, and its values of metrics and states."""
         values = [
             *((variable, tf.zeros_like(variable.value)) for variable in sums),
             *((state, _state_of_part(state, number)) for state in states),
@@ -100,9 +100,9 @@ def _train_step(model: keras.Model, metrics: list[keras.metrics.Metric], count: 
             model.compute_metrics(x, y, outputs, weights)
             grads = tape.gradient(scaled, [variable.value for variable in variables])
             grads = [grad if grad is None else tf.convert_to_tensor(grad) for grad in grads]
-            return grads, loss, *([scope.get_current_value(each) for each in group] for group in (sums, states))
+            return grads, loss, *([scope.get_current_value(value) for value in group] for group in (sums, states))
 
-    # Traced once, for all parts. They write no variable, or TensorFlow would make each wait for the one before.
+    # Traced once, for all parts. A part that wrote variables would make TensorFlow run the parts in sequence.
     compute_part = tf.function(compute_part, autograph=False)
     ends = [tf.shape(weights)[0] // together * number // count * together for number in range(count + 1)]
     parts = []
@@ -120,7 +120,7 @@ def _train_step(model: keras.Model, metrics: list[keras.metrics.Metric], count: 
 
 
 def _state_of_part(state: Any, number: Any) -> Any:
-    """Returns the value of a state for a part of a batch; that of a random generator differs between parts."""
+    """Returns the value of a state for a part of a batch; states of random generators differ between parts."""
     import tensorflow as tf
 
     if state.shape != (2,) or not keras.backend.is_int_dtype(state.dtype):

@@ -1,4 +1,4 @@
-"""The devices that a run computes on: each, or each row of a mesh, computes its rows of every batch."""
+"""Chooses the devices of a run: each, or each row of a mesh, computes its rows of every batch."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -13,11 +13,11 @@ from zoo.errors import InputError
 
 
 def _available() -> list[str]:
-    """Returns the devices that a batch can be spread over: accelerators where there are any, else processors."""
+    """Returns the devices that a batch can be spread over: accelerators if there are any, else processors."""
     if keras.backend.backend() == "jax":
         import jax
 
-        # Those of one process after the other, as a mesh takes them.
+        # Sorted by process, as a mesh requires.
         devices = sorted(jax.devices(), key=lambda device: (device.process_index, device.id))
         return [f"{device.platform}:{device.id}" for device in devices]
     if keras.backend.backend() == "tensorflow":
@@ -29,9 +29,9 @@ def _available() -> list[str]:
 
 
 def choose_mesh(settings: TrainingConfig, num_processes: int = 1) -> Mesh | None:
-    """Returns the mesh of devices that a run asks for; on JAX several devices are one without being asked for.
+    """Returns the mesh of devices of a run; on JAX several devices form one by default.
 
-    Several processes are one mesh of all their devices.
+    Several processes form one mesh of all their devices.
 
     Raises:
         InputError: If the mesh does not fit the devices, or the backend is not JAX.
@@ -51,30 +51,30 @@ def choose_mesh(settings: TrainingConfig, num_processes: int = 1) -> Mesh | None
 
 
 def choose_devices(settings: TrainingConfig) -> list[str]:
-    """Returns the names of the devices that a run takes; none where there is nothing to choose.
+    """Returns the names of the devices of a run; none if the backend chooses them.
 
     Raises:
-        InputError: If there are not as many as asked for, or they cannot do together what the settings say.
+        InputError: If there are fewer devices than requested, or they do not support the settings together.
     """
     available, count = _available(), settings.devices
     if count > max(len(available), 1):
         raise InputError(
-            f"training.devices={count} is more than {keras.backend.backend()} can spread a batch over here, which is "
-            f"{max(len(available), 1)}."
+            f"training.devices={count} exceeds the number of devices that {keras.backend.backend()} can spread a batch "
+            f"over, {max(len(available), 1)}."
         )
     if not count:
-        # Cores of a processor share a batch anyway.
-        together = available and not available[0].lower().startswith("cpu") and not _single_device_setting(settings)
-        count = len(available) if together else 1
+        # The cores of one processor already share a batch.
+        use_all = available and not available[0].lower().startswith("cpu") and not _single_device_setting(settings)
+        count = len(available) if use_all else 1
     if count > 1 and (reason := _single_device_setting(settings)):
         raise InputError(f"{reason} is for one device under TensorFlow. Received: training.devices={count}.")
     return available[:count]
 
 
 def _single_device_setting(settings: TrainingConfig) -> str:
-    """Returns the setting that only one device can follow, if any."""
+    """Returns the setting that requires a single device, if any."""
     if keras.backend.backend() == "tensorflow":
-        # Both would have to decide on all devices at once whether a step is taken; Keras decides on each.
+        # Whether a step is applied must be decided for all devices at once, but Keras decides it on each.
         if settings.accumulate_steps > 1:
             return f"training.accumulate_steps={settings.accumulate_steps}"
         if settings.precision == "mixed_float16":
@@ -84,19 +84,19 @@ def _single_device_setting(settings: TrainingConfig) -> str:
 
 @contextlib.contextmanager
 def on_one_device() -> Iterator[None]:
-    """Makes models in the block as if there were no mesh."""
-    before = keras.distribution.distribution()
+    """Ignores the mesh for models made in the block."""
+    mesh = keras.distribution.distribution()
     keras.distribution.set_distribution(None)
     try:
         yield
     finally:
-        keras.distribution.set_distribution(before)
+        keras.distribution.set_distribution(mesh)
 
 
 def build_compiled(model: keras.Model, batch: Any) -> None:
-    """Builds the loss and the metrics of a compiled model from a batch, where several devices compute under TensorFlow.
+    """Builds the loss and the metrics of a compiled model from a batch, with several devices under TensorFlow.
 
-    Keras would build them from the mean of the devices' batches, in which ids are no integers any more.
+    Keras would build them from the mean of the devices' batches, in which ids are no longer integers.
     """
     if keras.backend.backend() == "tensorflow" and model.distribute_strategy.num_replicas_in_sync > 1:
         model._symbolic_build(data_batch=batch)
@@ -104,7 +104,7 @@ def build_compiled(model: keras.Model, batch: Any) -> None:
 
 @contextlib.contextmanager
 def spread_over(names: Sequence[str], mesh: Mesh | None = None) -> Iterator[None]:
-    """Spreads models that are made in the block, and their batches, over a mesh, or over devices under TensorFlow."""
+    """Spreads models made in the block, and their batches, over a mesh, or over devices under TensorFlow."""
     if mesh is not None:
         with mesh.distribution().scope():
             yield

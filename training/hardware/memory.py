@@ -1,20 +1,20 @@
-"""The C library's memory."""
+"""Settings of the C library's memory allocator."""
 
 import ctypes
 import sys
 from collections.abc import Mapping
 
-# Parameters of glibc's mallopt, and the largest values that it takes or that make a difference.
+# Parameters of glibc's mallopt, and the largest values that it accepts or that have an effect.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 _KEPT_AT_THE_TOP, _MAPPED_FROM = 1 << 30, 32 << 20
 _RETURNED_FROM = 1 << 20
 
 
 def keep_freed_memory() -> None:
-    """Makes the C library, where it is glibc, keep freed blocks of less than 32 MiB for reuse.
+    """Makes glibc keep freed blocks of less than 32 MiB for reuse.
 
-    On Python 3.11 and later, once the first dataset of a generator is made, TensorFlow makes it return each block of
-    128 KiB or more to the system. TensorFlow itself keeps blocks of 256 KiB or more; the system then maps those in
+    On Python 3.11 and later, once the first dataset of a generator is made, TensorFlow makes glibc return each block of
+    128 KiB or more to the system. TensorFlow itself keeps blocks of 256 KiB or more. The system then maps the blocks in
     between, among them many tensors of a step, and fills them with zeros each time. That takes a seventh of a step of
     `transformer_tiny` on sentences.
     """
@@ -22,10 +22,10 @@ def keep_freed_memory() -> None:
 
 
 def return_freed_memory() -> None:
-    """Makes the C library, where it is glibc, return freed blocks of a MiB or more to the system.
+    """Makes glibc return freed blocks of a MiB or more to the system.
 
-    Otherwise it keeps those of up to 32 MiB, once the first of them was freed: of what is read and put in place tensor
-    by tensor, hundreds of megabytes.
+    Otherwise it keeps those of up to 32 MiB, once the first of them was freed, which adds up to hundreds of megabytes
+    when weights are read tensor by tensor.
     """
     _set({_MMAP_THRESHOLD: _RETURNED_FROM, _TRIM_THRESHOLD: _RETURNED_FROM})
 

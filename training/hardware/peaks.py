@@ -1,4 +1,4 @@
-"""What accelerators can do at most, and how quickly a training would go on them if all of it was of use."""
+"""Peak operations per second of accelerators, and the rate of training at the peak."""
 
 import itertools
 from typing import Any
@@ -11,7 +11,7 @@ from training.data.batching import Batches
 from training.hardware.choice import Hardware
 
 PEAKS = {"a100": 312e12, "h100": 989e12, "h200": 989e12, "tpu-v5e": 197e12, "tpu-v5p": 459e12}
-"""Operations per second of a device, dense, in bfloat16, as its maker gives them; see `benchmarks.scaling`."""
+"""Operations per second of a device, dense, in bfloat16, as specified by its maker; see `benchmarks.scaling`."""
 
 _KINDS = {
     "NVIDIA A100-SXM4-40GB": "a100",
@@ -23,27 +23,27 @@ _KINDS = {
     "TPU v5": "tpu-v5p",
     "TPU v5p": "tpu-v5p",
 }
-"""What drivers call them. Others of the same series, such as the H100 for PCIe, have other peaks."""
+"""Their names in drivers. Others of the same series, such as the H100 for PCIe, have other peaks."""
 
 
 def peak_of(kind: str) -> float | None:
-    """Returns the operations per second of a device by what its driver calls it; `None` if they are not known."""
+    """Returns the peak operations per second of a device by its name in the driver, or `None` if it is unknown."""
     return PEAKS.get(_KINDS.get(kind, ""))
 
 
 _BATCHES = 16
-"""Batches whose mean lengths stand for all."""
+"""Number of batches from which the mean lengths are estimated."""
 
 
 def symbols_per_second_at_peak(model: keras.Model, batches: Batches, hardware: Hardware) -> float | None:
-    """Returns how many symbols a run would train on in a second at the peak of its devices.
+    """Returns the number of symbols per second that a run would train on at the peak of its devices.
 
-    What it reaches of this is its model FLOP utilisation (Chowdhery et al. 2022, appendix B): the operations of the
-    model, forward and twice as many backward, for symbols that count, against the peak. Padding, and what is computed
-    again, do not count.
+    The share of it that a run reaches is its model FLOP utilisation (Chowdhery et al. 2022, appendix B): the operations
+    of the model for real symbols, forward and twice as many backward, divided by the peak. Padding and recomputed
+    activations do not count.
 
     Returns:
-        The rate; `None` if the peak is not known, as of processors, or is not that of the precision.
+        The rate; `None` if the peak is unknown, as for processors, or is for another precision.
     """
     if "float16" not in hardware.precision or (peak := peak_of(device_kind())) is None:
         return None
@@ -51,24 +51,24 @@ def symbols_per_second_at_peak(model: keras.Model, batches: Batches, hardware: H
 
 
 def operations_per_symbol(model: keras.Model, batches: Batches) -> float:
-    """Returns the additions and multiplications of training for a symbol: three times those forward, as often assumed.
+    """Returns the additions and multiplications of training per symbol: three times those of the forward pass.
 
-    They are those of examples whose sides have the mean lengths of the first batches.
+    They are computed for examples whose sides have the mean lengths of the first batches.
     """
     lengths: dict[str, list[Any]] = {}
     for step in range(min(_BATCHES, len(batches))):
         (inputs, _, weights), _ = batches.batch_of(step)
         real = weights.reshape(len(weights), -1).any(axis=1)
         for name, ids in inputs.items():
-            if ids.ndim == 2:  # not what says which symbols belong together
+            if ids.ndim == 2:  # not the alignment
                 lengths.setdefault(name, []).append(np.count_nonzero(ids[real], axis=1))
-    *others, counted = (max(1, round(float(np.mean(list(itertools.chain(*each)))))) for each in lengths.values())
+    *others, counted = (max(1, round(float(np.mean(list(itertools.chain(*rows)))))) for rows in lengths.values())
     forward: int = zoo.cost(model, counted, *others).flops
     return 3 * forward / counted
 
 
 def device_kind() -> str:
-    """Returns what the driver calls the first device."""
+    """Returns the name of the first device in its driver."""
     if keras.backend.backend() == "jax":
         import jax
 

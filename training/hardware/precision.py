@@ -1,4 +1,4 @@
-"""Which precision and compiler a machine is fast with."""
+"""Chooses the precision and the compiler that are fastest on a machine."""
 
 import contextlib
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ _ACCELERATORS = ("gpu", "tpu", "cuda")
 _WITH_BFLOAT16 = ("amx_bf16", "avx512_bf16")
 
 AUTO = MEASURED = "auto"
-"""A precision that is still open, which `training.loop.precision` measures."""
+"""The value of a precision that `training.loop.precision` still has to choose by measurement."""
 
 
 def _has_accelerator() -> bool:
@@ -25,15 +25,15 @@ def _has_accelerator() -> bool:
 
 
 def _cpu_flags() -> str:
-    return _about_processor("flags")
+    return _cpu_info("flags")
 
 
 def processor_name() -> str:
-    """Returns the name of the processor, or an empty text where the system does not tell."""
-    return _about_processor("model name")
+    """Returns the name of the processor, or an empty string if the system does not report it."""
+    return _cpu_info("model name")
 
 
-def _about_processor(field: str) -> str:
+def _cpu_info(field: str) -> str:
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:
             return next((line for line in file if line.startswith(field)), "").partition(":")[2].strip()
@@ -44,9 +44,9 @@ def _about_processor(field: str) -> str:
 def dtype_policy(precision: str) -> str:
     """Returns the Keras dtype policy for a `training.precision` setting, `"auto"` or a policy.
 
-    `"auto"` is bfloat16 on accelerators and float32 on processors, where XLA's code gains nothing from bfloat16 and
-    TensorFlow's only with AMX or AVX-512's instructions for it. With these it depends on the model and the processor
-    which is faster, by up to a third either way: `MEASURED`.
+    `"auto"` is bfloat16 on accelerators and float32 on processors. There, XLA's code gains nothing from bfloat16, and
+    TensorFlow's only with the instructions of AMX or AVX-512 for it. With these, the faster one, by up to a third,
+    depends on the model and the processor: `MEASURED`.
     """
     if precision != AUTO:
         return precision
@@ -59,26 +59,26 @@ def dtype_policy(precision: str) -> str:
 def use_xla(jit: str) -> bool:
     """Returns whether XLA compiles the training step, for a `training.jit` setting: `"on"`, `"off"` or `"auto"`.
 
-    JAX always compiles. TensorFlow does not by default: XLA would compile each new shape of a batch for a second or
-    more, and refuses some models, such as `rnnsearch`.
+    JAX always compiles. TensorFlow does not by default: XLA would take a second or more to compile each new shape of a
+    batch, and does not support some models, such as `rnnsearch`.
     """
     return keras.backend.backend() == "jax" if jit == "auto" else jit == "on"
 
 
 @contextlib.contextmanager
 def without_rewriting() -> Iterator[None]:
-    """Makes TensorFlow run graphs on processors as they were traced, during the block.
+    """Disables TensorFlow's graph rewriting (Grappler) on processors, during the block.
 
-    Its rewriting (Grappler) of a training step takes seconds before the first one and makes the others no faster.
+    Rewriting a training step takes seconds before the first step and does not make the others faster.
     """
     if keras.backend.backend() != "tensorflow" or _has_accelerator():
         yield
         return
     import tensorflow as tf
 
-    before = tf.config.optimizer.get_experimental_options().get("disable_meta_optimizer", False)
+    is_disabled = tf.config.optimizer.get_experimental_options().get("disable_meta_optimizer", False)
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     try:
         yield
     finally:
-        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": before})
+        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": is_disabled})

@@ -1,9 +1,9 @@
-"""The processes of one training on JAX while they run: who leads, what they agree on, and who is missing.
+"""Coordinates the processes of one training on JAX: elects the chief, compares values, detects missing processes.
 
-JAX connects them, through a service in process 0. It ends a process by an abort, with pages of addresses, when that
-service is gone, and waits for hours for a process that has died elsewhere. So each process tells the others every
-second that it is there, and ends with one line when one of them has not been heard from; an abort is turned into a
-line by `training.hardware.supervisor`.
+JAX connects them through a service in process 0. It aborts a process, with pages of addresses, when that service has
+ended, and waits for hours for a process that died on another host. So each process sends a heartbeat every second, and
+ends with a one-line message when that of another process is missing. `training.hardware.supervisor` converts an abort
+into such a message.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ from training.hardware.cluster import Cluster
 from zoo.errors import InputError
 from zoo.signals import exit_status, held_signal
 
-# Longer than a process may be stopped, and shorter than the minute in which all have to have ended.
+# Longer than a process may be suspended, and shorter than the minute in which all must end.
 SILENCE = 45.0
 _BETWEEN_BEATS = 1.0
 _FOR_EVER = 7 * 24 * 3600
@@ -34,7 +34,7 @@ _CHIEF = 0
 
 
 class Processes:
-    """This process and the others that train with it; also a single one, for which nothing here takes time."""
+    """The processes of a training, as one of them; for a single process, all methods return immediately."""
 
     def __init__(self, index: int = 0, count: int = 1, client: Any = None):
         self.index, self.count, self._client = index, count, client
@@ -42,19 +42,19 @@ class Processes:
 
     @property
     def is_chief(self) -> bool:
-        """Whether this process writes what is written once: logs, checkpoints and the model."""
+        """Whether this process is the chief, which writes logs, checkpoints and the model."""
         return self.index == _CHIEF
 
     def wait(self, place: str) -> None:
-        """Waits until all processes have come to a place in the program, which is named once in a run."""
+        """Waits until all processes have reached a place in the program; each name is used once in a run."""
         if self.count > 1:
             self._client.wait_at_barrier(f"zoo/{place}", _FOR_EVER * 1000)
 
     def assert_equal(self, values: Mapping[str, Any]) -> None:
-        """Checks that all processes have the same values as process 0, and waits until all have come here.
+        """Checks that all processes have the same values as process 0, and waits for all of them.
 
         Raises:
-            InputError: If they differ; the first one is named.
+            InputError: If they differ; the message contains the first difference.
         """
         if self.count == 1:
             return
@@ -62,20 +62,20 @@ class Processes:
         key = f"zoo/agreed/{'+'.join(own)[:200]}"
         if self.is_chief:
             self._client.key_value_set(key, json.dumps(own))
-        theirs = json.loads(self._client.blocking_key_value_get(key, _FOR_EVER * 1000))
-        for name in {**theirs, **own}:
-            if own.get(name) != theirs.get(name):
-                here, there = own.get(name, "nothing"), theirs.get(name, "nothing")
+        of_chief = json.loads(self._client.blocking_key_value_get(key, _FOR_EVER * 1000))
+        for name in {**of_chief, **own}:
+            if own.get(name) != of_chief.get(name):
+                value, value_of_chief = own.get(name, "nothing"), of_chief.get(name, "nothing")
                 raise InputError(
-                    f"Process {self.index} of {self.count} differs from process 0 in {name}: {here} here, {there} "
-                    "there."
+                    f"Process {self.index} of {self.count} differs from process 0 in {name}: {value} here, "
+                    f"{value_of_chief} in process 0."
                 )
         self.wait(key)
 
-    def asked_to_end(self, step: int) -> bool:
-        """Returns whether a process was asked to end by SIGTERM, after the same step in all processes.
+    def should_stop(self, step: int) -> bool:
+        """Returns whether any process received SIGTERM; `True` after the same step in all processes.
 
-        All have to ask after each step. A single one was asked by any signal that it holds.
+        All processes must call it after each step. For a single process, it returns whether a signal is held.
         """
         if self.count == 1:
             return held_signal() is not None
@@ -84,23 +84,23 @@ class Processes:
         return bool(multihost_utils.reached_preemption_sync_point(step))
 
     def report(self, reason: str) -> None:
-        """Tells the others why this process ends before its time."""
+        """Sends the others the reason why this process ends early."""
         if self.count > 1 and not self._reported:
             self._reported = True
             with contextlib.suppress(Exception):
                 self._client.key_value_set(f"zoo/ended/{self.index}", f"{self._name()} ended: {reason.rstrip('.')}")
-            if self.is_chief:  # with it the service goes
+            if self.is_chief:  # the service ends with this process
                 time.sleep(3 * _BETWEEN_BEATS)
 
     @contextlib.contextmanager
     def watched(self, explain: Callable[[str], str]) -> Iterator[None]:
-        """Ends this process with one line, during the block, when another one ended or is missing.
+        """Ends this process with a one-line message, during the block, when another one ended or is missing.
 
-        An error of the block ends it as well, and is told to the others; one that only says that a connection broke
-        waits until it is known whose. JAX would wait for the others when the interpreter ends.
+        An error of the block also ends it, and is reported to the others. For an error of the connection, it first
+        waits until the missing process is known. JAX would wait for the others when the interpreter ends.
 
         Args:
-            explain: Makes the line from what happened.
+            explain: Returns the message for a reason.
         """
         if self.count == 1:
             yield
@@ -134,7 +134,7 @@ class Processes:
             jax.distributed.shutdown()
 
     def end(self, status: int) -> NoReturn:
-        """Ends this process with a status, without waiting for a connection whose other end may be gone."""
+        """Ends this process with a status, without waiting for connections, which may be broken."""
         if self.count == 1:
             sys.exit(status)
         sys.stderr.flush()
@@ -145,8 +145,8 @@ class Processes:
         return f"process {self.index} of {self.count} ({socket.gethostname()})"
 
     def _watch(self, explain: Callable[[str], str], done: threading.Event) -> None:
-        heard: dict[str, tuple[str, float]] = {}
-        begun = time.monotonic()
+        last_beats: dict[str, tuple[str, float]] = {}
+        start_time = time.monotonic()
         for beat in range(sys.maxsize):
             try:
                 self._client.key_value_set(
@@ -154,7 +154,7 @@ class Processes:
                 )
                 alive = dict(self._client.key_value_dir_get("zoo/alive/"))
                 ended = self._client.key_value_dir_get("zoo/ended/")
-            except Exception:  # the service is gone; JAX is about to end the process
+            except Exception:  # the service has ended; JAX is about to abort the process
                 if done.wait(_BETWEEN_BEATS):
                     return
                 continue
@@ -164,14 +164,12 @@ class Processes:
                 _end(explain(others[0]))
             for index in range(self.count):
                 text = alive.get(f"zoo/alive/{index}", "")
-                if heard.get(str(index), ("", begun))[0] != text or str(index) not in heard:
-                    heard[str(index)] = (text, now)
-                silent = now - heard[str(index)][1]
+                if last_beats.get(str(index), ("", start_time))[0] != text or str(index) not in last_beats:
+                    last_beats[str(index)] = (text, now)
+                silent = now - last_beats[str(index)][1]
                 if index != self.index and silent > SILENCE:
-                    host = text.partition(" ")[2] or "never seen"
-                    _end(
-                        explain(f"process {index} of {self.count} ({host}) has not been heard from for {silent:.0f} s")
-                    )
+                    host = text.partition(" ")[2] or "never connected"
+                    _end(explain(f"process {index} of {self.count} ({host}) has not responded for {silent:.0f} s"))
             if done.wait(_BETWEEN_BEATS):
                 return
 
@@ -184,13 +182,13 @@ def join(cluster: Cluster | None) -> Processes:
     """Connects this process with the others of a cluster, before JAX computes anything.
 
     Raises:
-        InputError: If the backend is another than JAX, or the coordinator does not answer.
+        InputError: If the backend is not JAX, or the coordinator does not respond.
     """
     if cluster is None:
         return ALONE
     if keras.backend.backend() != "jax":
         raise InputError(
-            "Several processes train on JAX, which KERAS_BACKEND=jax chooses; under "
+            "Several processes can train only on JAX, which KERAS_BACKEND=jax chooses; under "
             f"{keras.backend.backend()} one process spreads a batch over the GPUs of its machine (training.devices)."
         )
     import jax
@@ -204,7 +202,7 @@ def join(cluster: Cluster | None) -> Processes:
             cluster.num_processes,
             cluster.process_id,
             initialization_timeout=cluster.seconds,
-            heartbeat_timeout_seconds=_FOR_EVER,  # see the module: who is missing is found here
+            heartbeat_timeout_seconds=_FOR_EVER,  # missing processes are detected by `Processes.watched`
         )
     except RuntimeError as error:
         raise InputError(
@@ -231,16 +229,16 @@ def _reach(cluster: Cluster) -> None:
 
 
 def backend_versions() -> dict[str, str]:
-    """Returns the version of each library that computes or writes checkpoints, nothing for one that is not there."""
-    found = {}
+    """Returns the versions of the installed libraries that compute or write checkpoints."""
+    versions = {}
     for name in ("jax", "jaxlib", "numpy", "orbax-checkpoint"):
         with contextlib.suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
-    return found
+            versions[name] = metadata.version(name)
+    return versions
 
 
 def whole(variable: Any) -> np.ndarray[Any, Any]:
-    """Returns the whole value of a variable, of which other processes may have parts: all have to ask for it."""
+    """Returns the whole value of a variable that may be sharded over processes; all of them must call this."""
     value = getattr(variable, "value", variable)
     if keras.backend.backend() == "jax" and not (value.is_fully_addressable or value.is_fully_replicated):
         from jax.experimental import multihost_utils
@@ -249,15 +247,15 @@ def whole(variable: Any) -> np.ndarray[Any, Any]:
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
-        value = tf.convert_to_tensor(value)  # NumPy cannot read a variable that each device has a copy of
+        value = tf.convert_to_tensor(value)  # NumPy cannot read a variable that is mirrored on devices
     array: np.ndarray[Any, Any] = keras.ops.convert_to_numpy(value)
     return array
 
 
 def bring_home(model: keras.Model) -> None:
-    """Gives each process all values of a model whose parts are in several, in the memory of its machine.
+    """Copies the whole of a model that is sharded over processes into the main memory of each.
 
-    The model is not trained any more after that.
+    The model cannot be trained after that.
     """
     if keras.backend.backend() != "jax":
         return
@@ -272,12 +270,12 @@ def bring_home(model: keras.Model) -> None:
 
 
 def _is_broken_connection(error: BaseException) -> bool:
-    """Returns whether an error comes from a computation of several processes, of which one may have died."""
+    """Returns whether an error comes from a computation of several processes, one of which may have died."""
     return type(error).__name__ in ("JaxRuntimeError", "XlaRuntimeError") or "Gloo" in str(error)
 
 
 def _end(line: str, status: int = 1) -> NoReturn:
-    """Ends the process at once: its main thread may wait for what never comes."""
+    """Ends the process at once, since its main thread may wait forever."""
     sys.stderr.flush()
     os.write(2, f"error: {line}\n".encode())
     os._exit(status)

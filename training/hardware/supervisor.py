@@ -1,6 +1,6 @@
-"""A process of several that train together, run as a child: what ends it by an abort becomes one line.
+"""Runs a process of a training of several as a child, and converts an abort into a one-line message.
 
-JAX's C++ code aborts a process whose coordinator is gone, or that the others did not join in time.
+JAX's C++ code aborts a process whose coordinator has ended, or that the others did not join in time.
 """
 
 import contextlib
@@ -17,32 +17,32 @@ from typing import Any
 from training.hardware.cluster import Cluster
 
 _WORKER = "ATTENTION_ZOO_WORKER"
-# What C++ code logs, and the traces of an abort.
+# Logs of C++ code, and the traces of an abort.
 _NOISE = re.compile(
     rb"[IWEF]\d{4} |WARNING: All log messages before absl|\*\*\* |    @ |terminate called|  what\(\)|RPC: /|\s*$"
     rb"|.*(?:\[Gloo\] |peer ranks)|Additional GRPC|:UNKNOWN:Error received"
-    # Where Python was, unlike in the traceback of an exception.
+    # The stack of Python at an abort, unlike the traceback of an exception.
     rb"|Fatal Python error|Current thread|Thread 0x|  File \"[^\"]*\", line \d+ in |Extension modules"
 )
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 
 def is_worker() -> bool:
-    """Returns whether this process is such a child."""
+    """Returns whether this process is a child of `supervise`."""
     return _WORKER in os.environ
 
 
 def die_with_parent() -> None:
-    """Lets the system end this process when its parent is killed, on Linux."""
+    """Makes the system kill this process when its parent is killed, on Linux."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
 
 
 def supervise(cluster: Cluster, extra: Sequence[str] = ()) -> tuple[int, str]:
-    """Runs this process's command, with some more arguments, as a child, and passes on its output and signals.
+    """Runs this process's command, with extra arguments, as a child, and forwards its output and signals.
 
     Returns:
-        Its exit status, and what happened if it was an abort, else nothing.
+        Its exit status, and the reason if it was aborted or killed, else an empty string.
     """
     command = [sys.executable, *sys.orig_argv[1:], *extra]
     environment = {**os.environ, _WORKER: "1"}
@@ -63,7 +63,7 @@ def supervise(cluster: Cluster, extra: Sequence[str] = ()) -> tuple[int, str]:
 
 
 def _copy(source: Any, target: Any, noise: list[bytes]) -> None:
-    """Copies lines as they come, but for those of C++ code, which are kept."""
+    """Copies lines as they arrive; those of C++ code are collected in `noise` instead."""
     for line in source:
         if _NOISE.match(line):
             noise.append(line)
@@ -78,11 +78,11 @@ def _pass_on(child: "subprocess.Popen[bytes]", number: int) -> None:
 
 
 def _cause(noise: str, cluster: Cluster) -> str:
-    """Returns what made JAX abort a process."""
+    """Returns the reason why JAX aborted a process."""
     if "DEADLINE_EXCEEDED" in noise:
-        return f"not all {cluster.num_processes} processes came to {cluster.coordinator} within {cluster.seconds} s"
+        return f"not all {cluster.num_processes} processes joined {cluster.coordinator} within {cluster.seconds} s"
     if "ALREADY_EXISTS" in noise or "different incarnation" in noise:
-        return f"--process_id {cluster.process_id} is there twice at {cluster.coordinator}"
+        return f"--process_id {cluster.process_id} is used twice at {cluster.coordinator}"
     if "UNAVAILABLE" in noise or "Socket closed" in noise:
         return f"process 0 of {cluster.num_processes}, the coordinator at {cluster.coordinator}, is missing"
     last = noise.strip().splitlines()[0] if noise.strip() else "no reason given"

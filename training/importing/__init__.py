@@ -1,1 +1,1 @@
-"""Checkpoints of others become work directories."""
+"""Imports checkpoints of other software as work directories."""

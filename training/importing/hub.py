@@ -1,6 +1,6 @@
-"""Checkpoints of the hub of Hugging Face, brought here by its own package, `huggingface_hub`.
+"""Downloads checkpoints from the hub of Hugging Face with its own package, `huggingface_hub`.
 
-Its cache and its environment variables count, such as `HF_ENDPOINT`, `HF_HUB_OFFLINE` and `HF_TOKEN`.
+Its cache and its environment variables apply, such as `HF_ENDPOINT`, `HF_HUB_OFFLINE` and `HF_TOKEN`.
 """
 
 import re
@@ -37,31 +37,31 @@ FILES = (
     "?_*/model.safetensors",
     "?_*/pytorch_model.bin",
 )
-"""Patterns of the files that a checkpoint is made of here; nothing else is brought."""
+"""Patterns of the files of a checkpoint; nothing else is downloaded."""
 
 PICKLED = "pytorch_model.bin"
-"""Weights that are brought only where there are no others."""
+"""Weights that are downloaded only if there are no others."""
 
 _NAME = re.compile(r"([\w-][\w.-]*/[\w-][\w.-]*)(?:@(.+))?", re.ASCII)
 
 
 def is_repository(name: str) -> bool:
-    """Returns whether a name could be OWNER/NAME or OWNER/NAME@REVISION, and is no folder here."""
+    """Returns whether a name may be OWNER/NAME or OWNER/NAME@REVISION, and is not a local folder."""
     return _NAME.fullmatch(name) is not None and not Path(name).exists()
 
 
 def bring(name: str) -> Path:
-    """Returns the folder in the hub's cache that has a repository's files; its name is the commit.
+    """Downloads a repository's files and returns their folder in the hub's cache; its name is the commit.
 
     Args:
         name: OWNER/NAME, or OWNER/NAME@REVISION with a branch, a tag or a commit.
 
     Raises:
-        InputError: If the package is not installed, or the repository or its revision cannot be had.
+        InputError: If the package is not installed, or the repository or its revision cannot be downloaded.
     """
     match = _NAME.fullmatch(name)
     if match is None:
-        raise InputError(f"A model of the hub is OWNER/NAME or OWNER/NAME@REVISION. Received: {name!r}.")
+        raise InputError(f"A model of the hub must be OWNER/NAME or OWNER/NAME@REVISION. Received: {name!r}.")
     repository, revision = match.groups()
     folder = _snapshot(repository, revision, FILES)
     if not any(folder.glob("*.safetensors")):
@@ -76,27 +76,27 @@ def _snapshot(repository: str, revision: str | None, files: Sequence[str]) -> Pa
         if error.name != "huggingface_hub":
             raise
         raise InputError(
-            f"{repository} is no folder here. To bring a model from the hub, install the extra: "
+            f"{repository} is not a local folder. To download a model from the hub, install the extra: "
             f"{install_command('hub')}."
         ) from None
     try:
         return Path(snapshot_download(repository, revision=revision, allow_patterns=list(files)))
     except errors.GatedRepoError:
-        reason = "it is for those who have accepted its licence there: do so, and `hf auth login`"
+        reason = "its licence must be accepted on the hub: do so, and run `hf auth login`"
     except errors.RepositoryNotFoundError:
-        reason = "the hub has no such model, or it is private (`hf auth login`); nor is it a folder here"
+        reason = "the hub has no such model, or it is private (`hf auth login`); nor is it a local folder"
     except errors.RevisionNotFoundError:
         reason = f"it has no revision {revision}"
     except errors.LocalEntryNotFoundError as error:
-        reason = f"the hub cannot be reached, and its cache has not all of it ({_first_line(error.__cause__ or error)})"
-    except Exception as error:  # of HTTP, which has classes of its own
+        reason = f"the hub cannot be reached, and its cache is incomplete ({_first_line(error.__cause__ or error)})"
+    except Exception as error:  # errors of HTTP have their own classes
         if disk_full(error):
             raise
         reason = _first_line(error)
-    raise InputError(f"{repository} cannot be had: {reason}.")
+    raise InputError(f"{repository} cannot be downloaded: {reason}.")
 
 
 def _first_line(error: BaseException) -> str:
-    """Returns the kind of an error, and the first line of its text."""
+    """Returns the type of an error, and the first line of its message."""
     text = str(error).strip().partition("\n")[0].rstrip(".")
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,4 +1,4 @@
-"""An imported model as a work directory, whole or not at all."""
+"""Writes an imported model as a work directory, atomically."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -26,16 +26,16 @@ SOURCES: dict[str, type[Checkpoint]] = {
     "ctranslate2": CTranslate2Checkpoint,
     "marian": MarianCheckpoint,
 }
-"""The kinds of folders that others write."""
+"""The formats of checkpoints of other software."""
 
 _CONVERTED = "safetensors"  # the kind that `export.convert` writes
 
 
 def open_source(source: str) -> Checkpoint:
-    """Returns the checkpoint that a SOURCE names.
+    """Returns the checkpoint of a SOURCE.
 
     Raises:
-        InputError: If it is none.
+        InputError: If it is not a checkpoint.
     """
     kind, _, path = source.partition(":")
     if kind not in SOURCES or not path:
@@ -49,7 +49,7 @@ def open_source(source: str) -> Checkpoint:
     else:
         checkpoint = SOURCES[kind](Path(path))
     if "model_type" not in checkpoint.config:
-        raise InputError(f"{checkpoint.path / 'config.json'} names no model_type.")
+        raise InputError(f"{checkpoint.path / 'config.json'} has no model_type.")
     return checkpoint
 
 
@@ -61,31 +61,30 @@ def import_checkpoint(
     source_language: str | None = None,
     target_language: str | None = None,
 ) -> dict[str, Any]:
-    """Makes a work directory of a checkpoint, and returns what it is.
+    """Makes a work directory of a checkpoint, and returns a description of it.
 
     Args:
-        source: SOURCE, such as `hf:DIR` or `hf:OWNER/NAME`, or `safetensors:DIR` of what `export.convert` wrote.
+        source: SOURCE, such as `hf:DIR` or `hf:OWNER/NAME`, or `safetensors:DIR`, written by `export.convert`.
         path: The work directory, which must not exist or be empty.
-        dtype: `"float32"`, or `"bfloat16"`: what weights are rounded to and kept in on disk.
-        ignored: Keys of `config.json` that nothing here reads, and that change nothing that the user needs.
-        source_language: Of a translator of many languages, the code of that of sources. Default: what its tokenizer
-            says.
-        target_language: The code of that of translations, likewise.
+        dtype: `"float32"` or `"bfloat16"`: the type that weights are rounded to and stored in.
+        ignored: Unsupported keys of `config.json` to ignore, whose effect the user does not need.
+        source_language: Code of the source language of a translator of many languages. Default: the tokenizer's.
+        target_language: Code of its target language. Default: the tokenizer's.
 
     Raises:
         InputError: For a checkpoint that cannot be imported; nothing is then left at `path`.
     """
     with new_folder(path) as temporary:
         languages = {"source": source_language, "target": target_language}
-        asked = {side: code for side, code in languages.items() if code is not None}
-        described = _write_source(WorkDir(temporary), source, dtype, ignored, asked)
+        codes = {side: code for side, code in languages.items() if code is not None}
+        described = _write_source(WorkDir(temporary), source, dtype, ignored, codes)
     return {"workdir": str(path), **described}
 
 
 def _write_source(
     workdir: WorkDir, source: str, dtype: str, ignored: Sequence[str], languages: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Writes the work directory of a SOURCE, and returns what it is."""
+    """Writes the work directory of a SOURCE, and returns a description of it."""
     kind, _, path = source.partition(":")
     if ignored and kind != "hf":
         raise InputError(f"--ignore is for hf:, whose config.json has keys that may be unknown. Received: {source}.")
@@ -101,7 +100,7 @@ def _write_source(
 
 
 def _check_languages(source: str, languages: Mapping[str, str], has_languages: bool) -> None:
-    """Checks that languages are asked for of a translator of many alone."""
+    """Raises InputError if languages are set for a model that is not a translator of many languages."""
     for side, code in languages.items():
         if not has_languages:
             raise InputError(
@@ -110,7 +109,7 @@ def _check_languages(source: str, languages: Mapping[str, str], has_languages: b
 
 
 def _write_converted(workdir: WorkDir, converted: WorkDir, config: RunConfig, dtype: str) -> dict[str, Any]:
-    """Writes what `export.convert` was given, the weights as they were if the type can hold them."""
+    """Writes the run that `export.convert` converted, with the same weights if the type can represent them."""
     if not converted.weights.is_file():
         raise InputError(f"{converted.weights} is missing.")
     converted.check(converted.weights.name, converted.tokenizers.name, converted.model_card.name)
@@ -125,7 +124,7 @@ def _write_converted(workdir: WorkDir, converted: WorkDir, config: RunConfig, dt
             raise InputError(f"{converted.weights}: {name} must have the shape {shape}. Received: {file.shape(name)}.")
         variable.assign(file.read(name))
     if unused := [name for name in file.names() if name not in variables]:
-        raise InputError(f"{converted.weights}: nothing in a {config.spec.name} is made of the tensor {unused[0]}.")
+        raise InputError(f"{converted.weights}: a {config.spec.name} has no weight for the tensor {unused[0]}.")
     converted.copy_to(workdir)
     with workdir.replacing(workdir.model) as path:
         _save(model, path)
@@ -141,8 +140,8 @@ def _write(
     if type(checkpoint) is Checkpoint:
         check_every_key(checkpoint, without_influence_in(checkpoint.config["model_type"]), ignored)
     if unused := checkpoint.unused():
-        shown = ", ".join(unused[:5]) + (f" and {len(unused) - 5} more" if len(unused) > 5 else "")
-        raise InputError(f"{checkpoint.path}: nothing in a {imported.model} is made of the tensors {shown}.")
+        names = ", ".join(unused[:5]) + (f" and {len(unused) - 5} more" if len(unused) > 5 else "")
+        raise InputError(f"{checkpoint.path}: a {imported.model} has no weights for the tensors {names}.")
     for name, tokenizer in imported.tokenizers.items():
         tokenizer.save(workdir.tokenizer(name), workdir.replacing)
     with workdir.replacing(workdir.model) as file:
@@ -155,7 +154,7 @@ def _write(
 
 
 def _save(model: keras.Model, path: Path) -> None:
-    """Writes a model, its weights by way of a file beside it: Keras would hold them in memory a second time."""
+    """Writes a model, with its weights in a temporary file, since Keras would copy them in memory."""
     with mock.patch("keras.src.saving.saving_lib.is_memory_sufficient", lambda model: False, create=True):
         model.save(path)
 
@@ -163,8 +162,8 @@ def _save(model: keras.Model, path: Path) -> None:
 def _configuration(source: str, imported: Imported) -> RunConfig:
     spec = get_spec(imported.model)
     declared = DataConfig.declared()["max_length"].default
-    room = imported.options.get("max_length", spec.config.get("max_length", declared + 1))
-    data = DataConfig(spec=source, max_length=max(1, min(declared, room - 1)), **imported.data)
+    capacity = imported.options.get("max_length", spec.config.get("max_length", declared + 1))
+    data = DataConfig(spec=source, max_length=max(1, min(declared, capacity - 1)), **imported.data)
     return RunConfig(spec, {**spec.config, **imported.options}, data, TrainingConfig())
 
 
@@ -175,11 +174,11 @@ def _set_weights(model: keras.Model, imported: Imported) -> None:
         variable.assign(value)
         missing.pop(id(variable), None)
     if missing:
-        raise RuntimeError(f"The family of {imported.model} leaves weights as they are: {sorted(missing.values())}.")
+        raise RuntimeError(f"The family of {imported.model} does not set the weights {sorted(missing.values())}.")
 
 
 def _card(source: str, checkpoint: Checkpoint, config: RunConfig, model: keras.Model, ignored: Sequence[str]) -> str:
-    """Returns the model card, which says where the weights come from."""
+    """Returns the model card, with the origin of the weights."""
     sums: Mapping[str, str] = checkpoint.checksums()
     files = "\n".join(f"- `{name}`: SHA-256 `{sha256}`" for name, sha256 in sums.items())
     left_out = "".join(f"- `{name}…`: left out, {why}\n" for name, why in checkpoint.left_out.items())
@@ -187,9 +186,9 @@ def _card(source: str, checkpoint: Checkpoint, config: RunConfig, model: keras.M
     flags = "".join(
         f" --{name}" + (f" {value}" if value is not True else "") for name, value in checkpoint.search.items()
     )
-    left_out += f"- Its own software searches for answers as with `{flags.strip()}`\n" if flags else ""
+    left_out += f"- Default search of its own software: `{flags.strip()}`\n" if flags else ""
     left_out += "".join(
-        f"- `{key}: {value}` of its search: not followed\n" for key, value in checkpoint.not_followed.items()
+        f"- `{key}: {value}` of its search: not supported\n" for key, value in checkpoint.not_followed.items()
     )
     words = "".join(f" --ignore {key}" for key in ignored)
     dtype = "" if model.dtype_policy.name == "float32" else f" --dtype {model.dtype_policy.name}"
@@ -202,8 +201,8 @@ A checkpoint of the type `{checkpoint.config["model_type"]}` that others have tr
 - Source: `{source}`, revision: {revision}
 - Licence of the weights: {checkpoint.licence()}
 - Paper: [{config.spec.paper.title}]({config.spec.paper.url}) ({config.spec.paper.year})
-- Parameters: {model.count_params():,}, kept in {model.dtype_policy.name}
-- Limits: those of the checkpoint, see its own card; nothing was measured here unless it is reported below
+- Parameters: {model.count_params():,}, stored in {model.dtype_policy.name}
+- Limits: those of the checkpoint, see its own card; only metrics reported below were measured here
 
 ## Weights
 

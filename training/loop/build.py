@@ -1,4 +1,4 @@
-"""The compiled model of a run, its batches, and the model that is kept of it."""
+"""Builds the compiled model and the batches of a run, and saves its final model."""
 
 from collections.abc import Sequence
 
@@ -29,8 +29,8 @@ def compile_model(
 ) -> keras.Model:
     """Returns the model of a configuration with its optimizer and loss.
 
-    If the run has `begun`, its weights will come from a checkpoint, not from the initial run. The classes of a
-    classifier count in the loss by their `class_weights`, if there are any.
+    If the run has `begun`, its weights will be restored from a checkpoint, not from the initial run. The loss of a
+    classifier is weighted by `class_weights`, if there are any.
     """
     settings = config.training
     model = create_model(config.spec.name, dtype=hardware.precision, **config.model)
@@ -58,13 +58,13 @@ def compile_model(
     accumulate_over_symbols(model)
     if settings.weight_decay:
         exclude_from_decay(model)
-    # Else Keras makes its variables while it traces the first step, and then traces that step again.
+    # Otherwise Keras creates its variables while tracing the first step, and then traces that step again.
     model.optimizer.build(model.trainable_variables)
     return model
 
 
 def make_batches(run: PreparedRun) -> tuple[Batches, Batches]:
-    """Returns the batches of training and of validation, padded to few different shapes where XLA compiles each."""
+    """Returns the batches of training and of validation, padded to few different shapes if XLA compiles each shape."""
     settings = run.config.training
     shapes = {
         "batch_tokens": settings.batch_tokens,
@@ -78,12 +78,12 @@ def make_batches(run: PreparedRun) -> tuple[Batches, Batches]:
 
 
 def save_model(workdir: WorkDir, config: RunConfig, model: keras.Model) -> None:
-    """Writes `model.keras`; of several processes one does, with the weights that all of them have."""
+    """Writes `model.keras`; with several processes, only the chief writes it, with the weights of all of them."""
     bring_home(model)
     if not workdir.writes:
         return
     with on_one_device():
-        # Precision is a matter of training; what is kept, evaluated and exported is float32.
+        # The precision is for training only; the saved model is float32.
         final = create_model(config.spec.name, dtype="float32", **config.model)
         copy_weights(model, final)
         with workdir.replacing(workdir.model) as temporary:

@@ -1,4 +1,4 @@
-"""What happens besides the optimizer's steps: checkpoints, early stop, logs."""
+"""Keras callbacks of the training loop: checkpoints, early stopping, logs."""
 
 import contextlib
 import dataclasses
@@ -24,13 +24,13 @@ from zoo.signals import held_signal
 from zoo.workdir import WorkDir
 
 Logs = Any
-"""What Keras tells a callback: values by name."""
+"""The logs that Keras passes to a callback: values by name."""
 
 
 class Callbacks(keras.callbacks.CallbackList):
     """Callbacks of a training, which get the results of a batch as tensors.
 
-    Keras turns them into numbers first, for which it waits until an accelerator has computed them.
+    Keras would first convert them to numbers, and so wait for the accelerator after each batch.
     """
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
@@ -39,14 +39,14 @@ class Callbacks(keras.callbacks.CallbackList):
 
 
 class Checkpoints(keras.callbacks.Callback):
-    """Ends each round: validation result, early stop, log line, checkpoint — in this order, so that a resumed run
-    repeats nothing and misses nothing.
+    """Ends each round with validation result, early stopping, log line and checkpoint, in this order: a resumed run
+    then neither repeats nor misses anything.
 
     Args:
         workdir: The work directory.
         state: The run's state, updated in place.
         eval_every: Steps in a round.
-        keep: How many of the last checkpoints to keep, besides the best one.
+        keep: Number of the last checkpoints to keep, besides the best one.
         patience: Rounds without improvement before training stops; 0 for never.
         writer: Writes the checkpoints.
     """
@@ -61,23 +61,23 @@ class Checkpoints(keras.callbacks.Callback):
 
     def on_train_begin(self, logs: Logs = None) -> None:
         self.workdir.tensorboard.mkdir(parents=True, exist_ok=True)
-        # Not a `SummaryWriter`, whose thread and exit hook each fail on a full disk.
+        # The thread and the exit hook of a `SummaryWriter` would fail on a full disk.
         name = f"events.out.tfevents.{int(time.time())}.{os.getpid()}"
         self.tensorboard = RecordWriter(str(self.workdir.tensorboard / name))
         self._write_event(0, file_version="brain.Event:2")
-        # TensorBoard then ignores what an earlier process wrote after this step.
+        # TensorBoard then ignores events of an earlier process after this step.
         self._write_event(self.state.rounds * self.eval_every, session_log=SessionLog(status=SessionLog.START))
         self.begun = time.monotonic() - self.state.seconds
 
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         if not self.workdir.tensorboard.is_dir():
-            raise InputError(f"{self.workdir.path} was removed while a run wrote into it.")
+            raise InputError(f"{self.workdir.path} was removed during the run.")
         state = self.state
         state.rounds, state.seconds = epoch + 1, time.monotonic() - self.begun
         loss = float(logs["val_cross_entropy"])
         step = state.rounds * self.eval_every
         if not math.isfinite(loss):
-            # Before the checkpoint, which would be of no use to a resumed run.
+            # Raised before the checkpoint is written, from which no run could be resumed.
             raise LossLost(loss, step)
         if loss < state.best:
             state.best, state.best_round = loss, state.rounds
@@ -89,7 +89,7 @@ class Checkpoints(keras.callbacks.Callback):
             self.model.stop_training = True
 
     def _remove_old(self) -> None:
-        """Removes all checkpoints but the last ones, of whole rounds, and the best one."""
+        """Removes all checkpoints except the best one and the last ones of whole rounds."""
         checkpoints = list_checkpoints(self.workdir.checkpoints)
         of_rounds = [path for path in checkpoints if step_of(path) % self.eval_every == 0]
         best = checkpoint_path(self.workdir.checkpoints, self.state.best_round * self.eval_every)
@@ -112,9 +112,9 @@ class Checkpoints(keras.callbacks.Callback):
         self.tensorboard.write(Event(wall_time=time.time(), step=step, **content).SerializeToString())
 
     def close(self) -> None:
-        """Ends the log, also of a run that stopped early."""
+        """Closes the log, also of a run that stopped early."""
         if self.tensorboard is not None:
-            # Each round was flushed, or has ended the run.
+            # Each round was flushed, or its error has ended the run.
             with contextlib.suppress(OSError):
                 self.tensorboard.close()
 
@@ -129,7 +129,7 @@ class Averages(keras.callbacks.Callback):
         self._swap()
 
     def _swap(self) -> None:
-        # Through NumPy and not by adding and subtracting, which would round.
+        # Adding and subtracting in place would round.
         for variable, average in zip(self.model.trainable_variables, averages_of(self.model), strict=True):
             value = whole(variable)
             variable.assign(whole(average))
@@ -137,19 +137,19 @@ class Averages(keras.callbacks.Callback):
 
 
 class Stop(keras.callbacks.Callback):
-    """Ends all processes of a training after the same step when one is asked to end, with a checkpoint of that step.
+    """Ends all processes of a training after the same step when one receives a signal, with a checkpoint of that step.
 
-    A single process holds signals once its first step is done: before, it may compile for long, with nothing to write.
-    Unlike those of whole rounds, this checkpoint has what the unfinished round has counted, so that a resumed run
-    repeats nothing.
+    A single process holds signals only after its first step, since it may compile for long before, with nothing to
+    save. Unlike those of whole rounds, this checkpoint contains the metrics of the unfinished round, so that a resumed
+    run repeats nothing.
 
     Args:
         processes: The processes.
-        state: The run's state, as the other callbacks have it.
+        state: The run's state, shared with the other callbacks.
         eval_every: Steps in a round.
-        batches_per_step: Batches whose gradients make a step.
+        batches_per_step: Number of batches whose gradients are accumulated in a step.
         writer: Writes the checkpoint.
-        settle: Called before it is written; raises an error if the run is lost.
+        settle: Called before the checkpoint is written; raises an error if the loss is not finite.
         hold: Called by a single process to hold signals, see `zoo.signals.holding_signals`.
     """
 
@@ -173,20 +173,20 @@ class Stop(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
         self.batches, self.state.batches = self.state.batches, 0
-        self._count_on()
+        self._restore_metrics()
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
-        self._count_on()
+        self._restore_metrics()
         self.batches += 1
         if not self.stepped and self.processes.count == 1:
             self.hold()
         self.stepped = True
         done, rest = divmod(self.batches, self.batches_per_step)
         step = self.state.rounds * self.eval_every + done
-        if rest or not self.processes.asked_to_end(step):
+        if rest or not self.processes.should_stop(step):
             return
         self.ending = True
-        if done < self.eval_every:  # else the checkpoint of the round follows
+        if done < self.eval_every:  # otherwise `Checkpoints` writes that of the round
             self.settle()
             if keras.backend.backend() == "jax":
                 self.model.jax_state_sync()
@@ -199,10 +199,10 @@ class Stop(keras.callbacks.Callback):
         if self.ending or held_signal():
             self._end()
 
-    def _count_on(self) -> None:
-        """Adds what the round has counted before to its metrics, all of them sums, once they have their variables.
+    def _restore_metrics(self) -> None:
+        """Adds the saved sums of an unfinished round to its metrics, once these have their variables.
 
-        On JAX they have them from the start, and only then can they be changed; on TensorFlow after the first step.
+        On JAX they have them from the start, and can only be changed then; on TensorFlow after the first step.
         """
         variables = self.model.metrics_variables
         if self.state.counted and len(variables) == len(self.state.counted):

@@ -1,4 +1,4 @@
-"""The files of checkpoints in a work directory, which are found without Keras."""
+"""Lists and removes the files of checkpoints in a work directory, without Keras."""
 
 import re
 import shutil
@@ -9,10 +9,10 @@ from pathlib import Path
 from zoo.errors import InputError
 
 NPZ, ORBAX = ".npz", ".orbax"
-"""The endings of a file that one process writes, and of a folder that Orbax writes."""
+"""The suffixes of a file written by one process, and of a folder written by Orbax."""
 
 _NAME = re.compile(rf"step_(\d+)({re.escape(NPZ)}|{re.escape(ORBAX)})")
-# Orbax gives a folder its name once it is whole.
+# Orbax writes this file into a folder when it is complete.
 _IN_ORBAX = "_CHECKPOINT_METADATA"
 
 
@@ -22,7 +22,7 @@ def list_checkpoints(folder: Path) -> list[Path]:
 
 
 def checkpoint_path(folder: Path, step: int) -> Path:
-    """Returns where the checkpoint after a step is, or is to be written as a file."""
+    """Returns the path of the checkpoint after a step; that of a new `.npz` file if there is none."""
     path = folder / f"step_{step:08d}{NPZ}"
     other = path.with_suffix(ORBAX)
     return other if other.exists() and not path.exists() else path
@@ -34,17 +34,17 @@ def step_of(path: Path) -> int:
 
 
 def is_whole(path: Path) -> bool:
-    """Returns whether a checkpoint is not cut off."""
+    """Returns whether a checkpoint is complete."""
     return (path / _IN_ORBAX).is_file() if path.suffix == ORBAX else zipfile.is_zipfile(path)
 
 
 def last_step(folder: Path) -> int:
-    """Returns the step of the last checkpoint that is whole; 0 without one."""
+    """Returns the step of the last complete checkpoint; 0 without one."""
     return max((step_of(path) for path in list_checkpoints(folder) if is_whole(path)), default=0)
 
 
 def remove_checkpoint(path: Path) -> None:
-    """Removes a checkpoint; one that is a folder first loses its name, so that it is never found half removed."""
+    """Removes a checkpoint; a folder is renamed first, so that a half removed one is never listed."""
     if path.is_dir():
         path = path.rename(path.with_name(f".tmp-removed-{path.name}"))
         shutil.rmtree(path)
@@ -53,9 +53,9 @@ def remove_checkpoint(path: Path) -> None:
 
 
 def set_damaged_aside(folder: Path) -> None:
-    """Renames checkpoints that are cut off, such as after a crash of the machine, and says so on standard error.
+    """Renames incomplete checkpoints, such as after a crash of the machine, and reports them on standard error.
 
-    So a run goes on from the last one that is whole. What Orbax left unfinished, or was half removed, is removed.
+    So a run is resumed from the last complete one. Unfinished folders of Orbax and half removed ones are removed.
 
     Raises:
         InputError: If all of them are damaged.
@@ -65,7 +65,7 @@ def set_damaged_aside(folder: Path) -> None:
     checkpoints = list_checkpoints(folder)
     damaged = [path for path in checkpoints if not is_whole(path)]
     if checkpoints and damaged == checkpoints:
-        raise InputError(f"All checkpoints in {folder} are damaged. Without these files, --resume begins the run anew.")
+        raise InputError(f"All checkpoints in {folder} are damaged. Remove these files to restart the run by --resume.")
     for path in damaged:
         renamed = path.rename(path.with_name(f"{path.name}.damaged"))
-        print(f"{path.name} is damaged, and kept as {renamed.name}", file=sys.stderr)
+        print(f"{path.name} is damaged; renamed to {renamed.name}", file=sys.stderr)

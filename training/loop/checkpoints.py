@@ -1,4 +1,4 @@
-"""Checkpoints: all that is needed to go on with a run as if it had not stopped; a `.npz` each, never pickled."""
+"""Writes and restores checkpoints: the complete state of a run, as a `.npz` file each, without pickle."""
 
 import contextlib
 import json
@@ -17,7 +17,7 @@ from zoo.workdir import WorkDir, replacing
 
 
 def _variables(model: keras.Model) -> dict[str, keras.Variable]:
-    """Returns the variables in a checkpoint: weights and states of random generators, then those of the optimizer."""
+    """Returns the variables in a checkpoint: weights and states of random generators, then the optimizer's."""
     of_metrics = {id(variable) for variable in model.metrics_variables}
     of_model = [variable for variable in model.variables if id(variable) not in of_metrics]
     named = {f"model/{index:04d}": variable for index, variable in enumerate(of_model)}
@@ -25,20 +25,20 @@ def _variables(model: keras.Model) -> dict[str, keras.Variable]:
 
 
 def _build_optimizer(model: keras.Model) -> None:
-    # The optimizer of float16 would make its variables twice.
+    # The optimizer of float16 would create its variables twice.
     if not model.optimizer.built:
         model.optimizer.build(model.trainable_variables)
 
 
 def averages_of(model: keras.Model) -> list[keras.Variable]:
-    """Returns the moving averages of a compiled model's trainable variables; none where the optimizer has none."""
+    """Returns the moving averages of a compiled model's trainable variables; empty if the optimizer has none."""
     return [variable for variable in model.optimizer.variables if variable.path.endswith("_average")]
 
 
 class CheckpointWriter:
-    """Writes the checkpoints of a run: as a file that is written at once, or by Orbax in the background.
+    """Writes the checkpoints of a run, as a file and synchronously, or by Orbax in the background.
 
-    Of several processes all have to call it, since each may have a part of the variables.
+    All processes must call it, since each may have a part of the variables.
 
     Args:
         workdir: The work directory.
@@ -53,7 +53,7 @@ class CheckpointWriter:
             self._orbax = OrbaxWriter()
 
     def save(self, step: int, model: keras.Model, state: dict[str, Any]) -> Path:
-        """Writes the checkpoint after a step and returns its path; `state` is the rest of the run's state, for JSON."""
+        """Writes the checkpoint after a step and returns its path; `state` is the rest of the run's state, as JSON."""
         path = checkpoint_path(self.workdir.checkpoints, step)
         if self._orbax is not None:
             path = path.with_suffix(ORBAX)
@@ -66,7 +66,7 @@ class CheckpointWriter:
         return path
 
     def wait(self) -> None:
-        """Waits until all is written."""
+        """Waits until all checkpoints are written."""
         if self._orbax is not None:
             self._orbax.wait()
 
@@ -75,7 +75,7 @@ def restore_checkpoint(path: Path, model: keras.Model) -> dict[str, Any]:
     """Sets the variables of a compiled model from a checkpoint and returns the rest of the run's state.
 
     Raises:
-        InputError: If it is no checkpoint, or that of another model.
+        InputError: If it is not a checkpoint of this model.
     """
     _build_optimizer(model)
     variables = _variables(model)
@@ -85,21 +85,21 @@ def restore_checkpoint(path: Path, model: keras.Model) -> dict[str, Any]:
     return state
 
 
-def _read(path: Path, variables: dict[str, keras.Variable], wanted: set[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _read(path: Path, variables: dict[str, keras.Variable], names: set[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Returns the values of the wanted variables in a checkpoint, and the rest of the run's state."""
     if path.suffix == ORBAX:
         if keras.backend.backend() != "jax":
-            raise InputError(f"{path.name} was written by Orbax, and is read on JAX: KERAS_BACKEND=jax.")
+            raise InputError(f"{path.name} was written by Orbax, and can only be read on JAX: KERAS_BACKEND=jax.")
         from training.loop.orbax_checkpoints import read_orbax
 
-        return read_orbax(path, variables, wanted)
+        return read_orbax(path, variables, names)
     with _opened(path) as file:
         arrays = {
             "state": file["state"],
-            **(file if wanted == set(variables) else {name: file[name] for name in wanted}),
+            **(file if names == set(variables) else {name: file[name] for name in names}),
         }
     state: dict[str, Any] = json.loads(str(arrays.pop("state")))
-    expected = {name: tuple(variables[name].shape) for name in wanted}
+    expected = {name: tuple(variables[name].shape) for name in names}
     if {name: array.shape for name, array in arrays.items()} != expected:
         raise InputError(f"{path} is a checkpoint of another model or of another version of Keras.")
     return arrays, state
@@ -107,22 +107,22 @@ def _read(path: Path, variables: dict[str, keras.Variable], wanted: set[str]) ->
 
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[Mapping[str, Any]]:
-    """Yields the arrays of a checkpoint, read when they are asked for."""
+    """Yields the arrays of a checkpoint, which are read lazily."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             yield arrays
     except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        advice = "Without this file, --resume goes on from the checkpoint before it"
+        advice = "Remove this file to resume from the checkpoint before it"
         raise InputError(f"{path} is not a checkpoint ({error}). {advice}.") from error
 
 
 def load_average(paths: list[Path], model: keras.Model) -> None:
-    """Sets the weights of a model to the mean over checkpoints, of the moving averages where there are any.
+    """Sets the weights of a model to the mean over checkpoints, or to that of their moving averages if there are any.
 
     States of random generators do not change.
 
     Raises:
-        InputError: If one is no checkpoint.
+        InputError: If one is not a checkpoint.
     """
     _build_optimizer(model)
     variables = _variables(model)
@@ -132,7 +132,7 @@ def load_average(paths: list[Path], model: keras.Model) -> None:
     for path in paths:
         arrays, _ = _read(path, variables, set(averaged))
         for name, array in arrays.items():
-            # In float64 where a process has all of it; else each device sums its part.
+            # In float64 if a process has the whole array; otherwise each device sums its part.
             part = (np.asarray(array, "float64") if isinstance(array, np.ndarray) else array) / len(paths)
             totals[name] = totals[name] + part if name in totals else part
     for variable, name in zip(model.trainable_variables, averaged, strict=True):

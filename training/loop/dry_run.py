@@ -1,4 +1,4 @@
-"""What the steps of a run would cost, found without taking any."""
+"""Computes the costs of the steps of a run without running them."""
 
 import random
 import tempfile
@@ -19,14 +19,14 @@ from training.loop.resolve import TrainingRun
 from zoo.errors import InputError
 from zoo.workdir import ReadOnlyWorkDir, WorkDir
 
-_LOOKED_AT = 100
-"""Batches of which the largest one is taken."""
+_NUM_BATCHES = 100
+"""Number of batches of which the largest one is compiled."""
 
 
 def dry_run(workdir: WorkDir, run: TrainingRun) -> dict[str, Any]:
-    """Returns what a step of a run costs each device, as XLA compiles it on JAX; nothing is trained or written.
+    """Returns the costs of a step of a run for each device, as XLA compiles it on JAX; nothing is trained or written.
 
-    Batches differ in their shapes: of the first hundred it is the one with the most symbols, padding included.
+    Batches differ in their shapes: the one with the most symbols of the first hundred is compiled, padding included.
 
     Raises:
         InputError: If the backend is not JAX, or for bad data or settings.
@@ -34,8 +34,8 @@ def dry_run(workdir: WorkDir, run: TrainingRun) -> dict[str, Any]:
     """
     if keras.backend.backend() != "jax":
         raise InputError(
-            "--dry_run reads what XLA makes of a step on JAX, which KERAS_BACKEND=jax chooses; the backend is "
-            f"{keras.backend.backend()}. What a forward pass takes, zoo.cost says on each."
+            "--dry_run compiles a step by XLA on JAX, which KERAS_BACKEND=jax chooses; the backend is "
+            f"{keras.backend.backend()}. zoo.cost computes the costs of a forward pass on each backend."
         )
     with tempfile.TemporaryDirectory() as discarded, explained(workdir):
         prepared = prepare(ReadOnlyWorkDir(workdir.path, Path(discarded)), run, choose_hardware(run.config.training))
@@ -44,7 +44,7 @@ def dry_run(workdir: WorkDir, run: TrainingRun) -> dict[str, Any]:
             prepared = settle_precision(prepared, batches)
             random.seed(prepared.config.training.seed)
             model = compile_model(prepared.config, prepared.hardware, run.begun, prepared.class_weights)
-            batch = max((batches.batch_of(step)[0] for step in range(min(len(batches), _LOOKED_AT))), key=_symbols)
+            batch = max((batches.batch_of(step)[0] for step in range(min(len(batches), _NUM_BATCHES))), key=_symbols)
             cost = step_cost(compile_step(model, batch))
     return {
         "model": prepared.config.spec.name,

@@ -1,4 +1,4 @@
-"""How a run ends that cannot go on: one message that says why and what to do, and a directory that can be resumed."""
+"""Converts foreseeable failures of a run into one message with the cause and the command that resumes the run."""
 
 import contextlib
 import shlex
@@ -13,9 +13,9 @@ from zoo.workdir import WorkDir
 
 
 class RunStopped(Exception):
-    """A run ended before its last step; says why and how to go on, and has the exit status of the command.
+    """A run ended before its last step. The message contains the cause and how to resume the run.
 
-    Of several processes either each sees it, `everywhere`, or this one has to tell the others.
+    `status` is the exit status of the command. If not raised `everywhere`, in all processes, this one must report it.
     """
 
     def __init__(self, message: str, status: int, everywhere: bool = False):
@@ -24,7 +24,7 @@ class RunStopped(Exception):
 
 
 class Preempted(Exception):
-    """A process was asked to end by a signal, and it, with all others if there are any, has written a checkpoint."""
+    """A process received a signal to end, and all processes have written a checkpoint."""
 
     def __init__(self, number: int = signal.SIGTERM):
         super().__init__()
@@ -39,27 +39,27 @@ class LossLost(Exception):
 
 
 def _out_of_memory(error: BaseException) -> bool:
-    """Returns whether memory ran out, as TensorFlow, JAX, PyTorch, NumPy and Python report it."""
+    """Returns whether an error of TensorFlow, JAX, PyTorch, NumPy or Python is that memory ran out."""
     if isinstance(error, MemoryError) or type(error).__name__ in ("ResourceExhaustedError", "OutOfMemoryError"):
         return True
     return "RESOURCE_EXHAUSTED" in str(error)
 
 
 def _not_compiled(error: BaseException) -> bool:
-    """Returns whether XLA cannot compile a step, as TensorFlow reports it."""
+    """Returns whether an error of TensorFlow is that XLA cannot compile a step."""
     return type(error).__name__ in ("InvalidArgumentError", "UnimplementedError") and "XLA" in str(error)
 
 
 def _explanation(error: BaseException) -> tuple[str, str, int] | None:
-    """Returns what happened, the setting to lower, and the exit status; `None` for unforeseen errors."""
+    """Returns the cause, the setting to lower, and the exit status; `None` for unforeseen errors."""
     number = received_signal() or (signal.SIGINT if isinstance(error, KeyboardInterrupt) else None)
     if isinstance(error, Preempted):
         number = error.number
-    if number:  # whatever it came out as
+    if number:  # whatever error it caused
         return NAMES[signal.Signals(number)], "", exit_status(number)
     if isinstance(error, LossLost):
         return str(error), "learning_rate", 1
-    if reason := disk_full(error):  # before memory, since TensorFlow has one kind of error for both
+    if reason := disk_full(error):  # before memory, since TensorFlow raises the same error for both
         return reason, "", 1
     if _out_of_memory(error):
         return "out of memory", "batch_tokens", 1
@@ -67,18 +67,18 @@ def _explanation(error: BaseException) -> tuple[str, str, int] | None:
 
 
 def _resume(workdir: WorkDir) -> str:
-    """Returns the command that goes on with a run, as a shell takes it."""
+    """Returns the command that resumes a run, quoted for a shell."""
     return f"python -m training.train --workdir {shlex.quote(str(workdir.path))} --resume"
 
 
 def _without_xla(workdir: WorkDir) -> str:
     name = workdir.read_config()["model"]["name"]
     reason = f"XLA cannot compile {name} with these options for batches of any length"
-    return f"{reason}. Go on without: {_resume(workdir)} --set training.jit=off"
+    return f"{reason}. Resume without it: {_resume(workdir)} --set training.jit=off"
 
 
 def missing_process(workdir: WorkDir, reason: str) -> str:
-    """Returns what to say when another process of a training is missing, and how to go on."""
+    """Returns the message for a missing process of a training, with the command that resumes it."""
     return _message(workdir, reason, "") + (", in every process" if workdir.config.is_file() else "")
 
 
@@ -86,24 +86,24 @@ def _message(workdir: WorkDir, reason: str, lower: str) -> str:
     if not workdir.config.is_file():
         return f"{reason}; nothing was trained yet."
     checkpoints = list_checkpoints(workdir.checkpoints)
-    where = f"the last good checkpoint is {checkpoints[-1]}" if checkpoints else "there is no checkpoint yet"
+    last = f"the last good checkpoint is {checkpoints[-1]}" if checkpoints else "there is no checkpoint yet"
     command = _resume(workdir)
     if not lower:
-        return f"{reason}; {where}. Go on with: {command}"
+        return f"{reason}; {last}. Resume with: {command}"
     settings = workdir.read_config()["training"]
     advice = f"lower training.{lower}, now {settings[lower]}"
-    if lower == "batch_tokens" and not checkpoints:  # else the number of batches in a step is fixed
+    if lower == "batch_tokens" and not checkpoints:  # later the number of batches per step is fixed
         advice += f", and raise training.accumulate_steps, now {settings['accumulate_steps']}, as much"
-    return f"{reason}; {where}. To go on, {advice}: {command} --set training.{lower}=…"
+    return f"{reason}; {last}. To resume, {advice}: {command} --set training.{lower}=…"
 
 
 @contextlib.contextmanager
 def explained(workdir: WorkDir) -> Iterator[None]:
-    """Turns what can end a run in the block into `RunStopped`.
+    """Converts foreseeable errors of a run in the block into `RunStopped`.
 
     Raises:
         InputError: If XLA cannot compile the model.
-        RunStopped: If the run was interrupted or terminated, its loss was lost, or memory or disk are full.
+        RunStopped: If the run was interrupted or terminated, its loss is not finite, or memory or disk are full.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""How batches reach Keras' `fit` and `evaluate`."""
+"""Feeds batches to Keras' `fit` and `evaluate`."""
 
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -12,23 +12,23 @@ from training.hardware.memory import keep_freed_memory
 from zoo.signals import raise_if_received
 
 AHEAD = 3
-"""Batches that are made ahead of time, by another thread."""
+"""Number of batches that another thread makes ahead of time."""
 
 
 class Feed(keras.callbacks.Callback):
-    """Batches for `fit` or `evaluate`, which get its `dataset`, and the feed itself among their callbacks.
+    """Feeds batches to `fit` or `evaluate`: pass `dataset` as their data, and the feed itself as a callback.
 
     On TensorFlow, Keras would put the batches into a `tf.data.Dataset` of a Python generator. Its threads need the
-    interpreter, and the interpreter that ends waits for its threads: such a process may never exit. Here the dataset
-    takes tensors from a queue and knows no Python; before each step the callback waits until the step's batch is there.
-    So an error in making it is raised here as it is, and whatever ends the loop leaves no thread that waits.
+    interpreter, and an ending interpreter waits for its threads, so that the process may never exit. Here the dataset
+    takes tensors from a queue without Python, and before each step the callback waits until the batch is queued. So
+    errors in making a batch are raised unchanged, and no thread is left waiting when the loop ends.
 
-    Keras would also derive the shapes from the first two batches and fix the sizes that happen to agree; the dataset
+    Keras would also derive the shapes from the first two batches, and fix sizes that are equal by chance; the dataset
     declares that all sizes vary.
 
     Attributes:
         batches: The batches.
-        dataset: They, as `fit` and `evaluate` take them; on other backends they are taken as they are.
+        dataset: The batches as data of `fit` and `evaluate`; on other backends the same as `batches`.
     """
 
     def __init__(self, batches: Batches):
@@ -46,15 +46,15 @@ class Feed(keras.callbacks.Callback):
         """Begins a round."""
         self.batches.round = round
         if self._queue is not None:
-            keep_freed_memory()  # here, after TensorFlow's own settings
+            keep_freed_memory()  # must come after TensorFlow's own settings
             self._queue.set_open(True)
             self._left = iter(range(len(self.batches)))
             for _ in range(AHEAD):
                 self._make_next(self._queue)
 
     def advance(self) -> None:
-        """Waits until the batch of the next step is there."""
-        raise_if_received()  # a signal that was lost, such as in what TensorFlow traces
+        """Waits until the batch of the next step is queued."""
+        raise_if_received()  # a signal that was swallowed, such as while TensorFlow traces
         if self._queue is not None:
             self._make_next(self._queue)
             self._coming.popleft().result()
@@ -96,10 +96,10 @@ class ValidationFeed(Feed):
 
 
 class _Queue:
-    """Batches that wait to be taken by a TensorFlow dataset of one round.
+    """A queue of batches, with a TensorFlow dataset of one round that takes them.
 
-    Spread over devices, Keras takes a batch before each round begins, to build what is not built: while the queue is
-    not open, the dataset then has batches of zeros.
+    With several devices, Keras takes a batch before each round, to build layers that are not built. While the queue is
+    not open, the dataset therefore yields batches of zeros.
     """
 
     def __init__(self, batches: Batches):
@@ -131,7 +131,7 @@ class _Queue:
         self.dataset = tf.data.Dataset.range(len(batches)).map(take)
 
     def append(self, batch: Batch) -> None:
-        """Appends a batch to what the dataset takes, as soon as there is room."""
+        """Appends a batch, as soon as the queue is not full."""
         import tensorflow as tf
 
         arrays = zip(tf.nest.flatten(batch), self._queue.dtypes, strict=True)
@@ -139,6 +139,6 @@ class _Queue:
             self._queue.enqueue([np.asarray(array, dtype.as_numpy_dtype) for array, dtype in arrays])
 
     def set_open(self, is_open: bool) -> None:
-        """Says whether batches are coming."""
+        """Sets whether the dataset yields batches of the queue, or zeros."""
         if self._opened is not None and is_open != bool(self._opened.size()):
             self._opened.enqueue(True) if is_open else self._opened.dequeue()

@@ -1,4 +1,4 @@
-"""One run in a work directory, and one writer at a time."""
+"""Ensures that a work directory has one run, and one writer at a time."""
 
 import contextlib
 from collections.abc import Iterator
@@ -9,10 +9,10 @@ from zoo.workdir import WorkDir
 
 
 def check_vacant(workdir: WorkDir) -> None:
-    """Checks that a new run may begin in a work directory; raises InputError if it holds a run."""
+    """Raises InputError if a work directory already contains a run."""
     if workdir.config.exists():
         raise InputError(
-            f"{workdir.path} holds a run already; add --resume to go on with it, or name another --workdir."
+            f"{workdir.path} already contains a run; add --resume to resume it, or choose another --workdir."
         )
 
 
@@ -20,7 +20,7 @@ def check_vacant(workdir: WorkDir) -> None:
 def locked(workdir: WorkDir) -> Iterator[None]:
     """Makes a work directory and keeps other processes from training into it during the block.
 
-    The lock ends with the process, however that ends. A system without locks has no such protection.
+    The lock is released when the process ends in any way. On systems without locks, there is no protection.
 
     Raises:
         InputError: If the directory or a folder in it cannot be made, or another process trains into it.
@@ -31,7 +31,7 @@ def locked(workdir: WorkDir) -> Iterator[None]:
         raise InputError(f"{workdir.path} cannot be a work directory ({error.strerror}).") from error
     for folder in workdir.folders:
         if folder.exists() and not folder.is_dir():
-            raise InputError(f"{folder} is a file where a run keeps a folder. Move it away.")
+            raise InputError(f"{folder} is a file, but a run needs a folder of that name. Move it away.")
     busy = f"Another process is training into {workdir.path}. Wait until it ends, or end it."
     with exclusive(workdir.lock, busy):
         yield

@@ -1,4 +1,4 @@
-"""The model card: what a work directory holds, for a reader who knows nothing of it."""
+"""Writes the model card: a description of a work directory for a reader who does not know it."""
 
 import functools
 import importlib.metadata
@@ -71,10 +71,9 @@ def model_card(run: PreparedRun, model: keras.Model, state: RunState, metrics: d
 - Data: `{settings.spec}`, {sizes} {task.unit}; tokenizer: {settings.tokenizer}, {vocabularies} symbols
 {classes}- Validation cross-entropy: {metrics["cross_entropy"]:.4f} nats per {per}; {others}
 - Intended use: {_USES[task.name]}; study and comparison of architectures
-- Limits: it knows what its training data show, along with what is wrong or one-sided in them; nothing but what
-  is reported here was measured; longer texts than the {settings.max_length} symbols that training
-  shows are untried
-- Licence: Apache-2.0 for the code; for what was learned, as the data's
+- Limits: it reproduces its training data, with their errors and biases; only the metrics reported here were
+  measured; it was not tested on texts longer than the {settings.max_length} symbols of training
+- Licence: Apache-2.0 for the code; the licence of the data applies to the weights
 
 ## Training
 
@@ -89,7 +88,7 @@ def model_card(run: PreparedRun, model: keras.Model, state: RunState, metrics: d
 
 
 def _summary(config: RunConfig, model: keras.Model) -> str:
-    """Returns what was built: the summary of the name, which speaks of its own options, only where none is another."""
+    """Returns the summary of the named model, or, if options were changed, its class and these options."""
     spec = config.spec
     changed = [
         f"{name}={config.model[name]} (not {default})"
@@ -98,17 +97,17 @@ def _summary(config: RunConfig, model: keras.Model) -> str:
     ]
     if not changed:
         return spec.summary
-    return f"A `{type(model).__name__}`, built as `{spec.name}` is but for {', '.join(changed)}."
+    return f"A `{type(model).__name__}`, built like `{spec.name}` except for {', '.join(changed)}."
 
 
 def _sizes(variables: Sequence[keras.Variable]) -> dict[int, int]:
-    """Returns the sizes of variables by what identifies them."""
-    # Corrections to matrices are merged into them in the model that is kept.
+    """Returns the sizes of variables by their `id`."""
+    # Low-rank updates are merged into their matrices in the saved model.
     return {id(variable): math.prod(variable.shape) for variable in variables if not variable.name.startswith("lora_")}
 
 
 def _layers(model: keras.Model) -> str:
-    """Returns how many layers of each kind and size the model has; weights that layers share count once."""
+    """Returns the number of layers of each kind and size; shared weights count once."""
     counted: set[int] = set()
     layers: Counter[tuple[str, int]] = Counter()
     for layer in model.layers:
@@ -123,13 +122,13 @@ def _layers(model: keras.Model) -> str:
 
 
 def note_evaluation(workdir: WorkDir, metrics: dict[str, Any]) -> None:
-    """Writes the metrics of a split to the model card, replacing an earlier line on the same measurement."""
+    """Writes the metrics of a split to the model card, replacing an earlier line of the same measurement."""
     key = f"- {_measurement(metrics['data'], metrics)}: "
     _note(workdir, _EVALUATION, key, [f"{name} {metrics[name]:.4f}" for name in _measured(metrics)])
 
 
 def note_weights(workdir: WorkDir, spec: str, rounded: dict[str, Any], unrounded: dict[str, Any]) -> None:
-    """Writes to the model card what smaller weights change, replacing an earlier line on the same measurement."""
+    """Writes the effect of smaller weights to the model card, replacing an earlier line of the same measurement."""
     changes = [
         f"{name} {unrounded[name]:.4f} → {rounded[name]:.4f} ({rounded[name] - unrounded[name]:+.4f})"
         for name in _measured(rounded)
@@ -138,7 +137,7 @@ def note_weights(workdir: WorkDir, spec: str, rounded: dict[str, Any], unrounded
 
 
 def note_shortlist(workdir: WorkDir, result: Mapping[str, Any]) -> None:
-    """Writes to the model card what a shortlist loses, as `training.shortlist` measured it."""
+    """Writes the loss by a shortlist to the model card, as measured by `training.shortlist`."""
     changes = [
         f"{name} {result[f'{name}_of_all']:.4f} → {result[name]:.4f} ({result[name] - result[f'{name}_of_all']:+.4f})"
         for name in _measured(result)
@@ -155,7 +154,7 @@ def _measurement(spec: str, metrics: Mapping[str, Any]) -> str:
 
 
 def _measured(metrics: Mapping[str, Any]) -> list[str]:
-    """Returns the names of what was measured, but for the time it took."""
+    """Returns the names of the metrics, except the time of decoding."""
     return [
         name
         for name, value in metrics.items()
@@ -168,8 +167,8 @@ def _note(workdir: WorkDir, title: str, key: str, values: list[str]) -> None:
     card = workdir.model_card.read_text(encoding="utf-8") if workdir.model_card.is_file() else ""
     before, _, rest = card.partition(title)
     section, other, after = rest.partition("\n\n## ")
-    kept = [line for line in section.splitlines() if line and not line.startswith(key)]
-    text = "\n".join([*kept, key + ", ".join(values)])
+    lines = [line for line in section.splitlines() if line and not line.startswith(key)]
+    text = "\n".join([*lines, key + ", ".join(values)])
     workdir.write_text(workdir.model_card, f"{before.rstrip()}{title}{text}{other}{after.rstrip()}\n")
 
 
@@ -180,24 +179,25 @@ def _training(settings: TrainingConfig, model: keras.Model, state: RunState) -> 
     weights = "the moving averages of the weights" if settings.ema else "the weights"
     return (
         f"{state.rounds * settings.eval_every:,} steps of at most {batch} symbols in {state.seconds / 60:.1f} minutes; "
-        f"{model.dtype_policy.name}. Kept is the mean of {weights} over the last {settings.average_checkpoints} "
-        "checkpoints, or the best checkpoint where it validates better. The complete configuration is `config.json`."
+        f"{model.dtype_policy.name}. The saved model has the mean of {weights} over the last "
+        f"{settings.average_checkpoints} checkpoints, or those of the best checkpoint if its validation is better. The "
+        "complete configuration is `config.json`."
     )
 
 
 def _class_weights(run: PreparedRun) -> str:
-    """Returns how much each class counted, where they did not count alike."""
+    """Returns a sentence on the class weights, if they are not equal."""
     if run.class_weights is None:
         return ""
     weights = zip(run.config.data.classes or (), run.class_weights, strict=True)
-    shown = ", ".join(f"{name} {weight:.4g}" for name, weight in weights)
-    return f" The loss of training, not that of validation, counts the classes by their weights: {shown}."
+    listed = ", ".join(f"{name} {weight:.4g}" for name, weight in weights)
+    return f" The loss of training, not that of validation, was weighted by class: {listed}."
 
 
 def _changes(config: RunConfig) -> str:
-    """Returns what the command does not say: settings that were changed on the way."""
+    """Returns the settings that resumed runs changed, which are not in the command."""
     return "".join(
-        f"After step {change['step']:,} it went on with "
+        f"After step {change['step']:,} it was resumed with "
         + ", ".join(f"{key}={value}" for key, value in change.items() if key != "step")
         + "; the command has the last settings.\n\n"
         for change in config.changes
@@ -205,10 +205,10 @@ def _changes(config: RunConfig) -> str:
 
 
 def command(run: PreparedRun) -> str:
-    """Returns the command that trains with a configuration. It reads nothing of the initial run, if there was one."""
+    """Returns the command that trains with a configuration, without reading the initial run, if there was one."""
     spec, data = run.config.spec, run.config.data.spec
     settings = _settings_of_fine_tuning(run.config) if run.config.training.init_from else _settings(run)
-    # What a user has registered.
+    # Modules of the user, with registered models, data or losses.
     loss = get_loss(run.config.training.loss)
     modules = (spec.model_class.partition(":")[0], data_format(data).load.__module__, loss.__module__)
     imports = dict.fromkeys(module for module in modules if module.partition(".")[0] not in ("zoo", "training"))
@@ -218,7 +218,7 @@ def command(run: PreparedRun) -> str:
 
 
 def _settings(run: PreparedRun) -> list[str]:
-    """Returns the settings without which a run would not have its configuration."""
+    """Returns the settings that a command needs to reproduce the configuration of a run."""
     resolve_again = functools.partial(resolve, run.config.spec.name, run.config.data.spec)
     defaults = resolve_again().to_dict()
     settings = [
@@ -226,10 +226,10 @@ def _settings(run: PreparedRun) -> list[str]:
         for section, key, value in _differences(run.config, defaults)
         if section == "training"
         or defaults[section][key] not in AUTOMATIC
-        # Data decide for no file.
+        # The data never choose a file.
         or (key == "tokenizer" and tokenizer_files(value))
     ]
-    # What the data decide depends on the settings so far, and is a setting where they would decide otherwise.
+    # Settings chosen by the data depend on the settings so far; those that would differ are added.
     while True:
         completed = complete(resolve_again(settings), run.task, run.data, run.tokenizers).to_dict()
         missing = [f"{section}.{key}={value}" for section, key, value in _differences(run.config, completed)]
@@ -240,18 +240,18 @@ def _settings(run: PreparedRun) -> list[str]:
 
 
 def _settings_of_fine_tuning(config: RunConfig) -> list[str]:
-    """Returns the settings that a run did not have to take over from its initial run, which may no longer exist."""
+    """Returns the settings that a run did not have to inherit from its initial run, which may no longer exist."""
     defaults = resolve(config.spec.name, config.data.spec).to_dict()
     return [
         f"{section}.{key}={value}"
         for section, key, value in _options(config)
-        # What the initial run would pass on is always in the command.
+        # Settings that would be inherited are always in the command.
         if may_differ(section, key) and (section == "model" or key == "max_length" or value != defaults[section][key])
     ]
 
 
 def _options(config: RunConfig) -> Iterator[tuple[str, str, Any]]:
-    """Yields section, key and value of all settings but those that follow from the data."""
+    """Yields section, key and value of all settings except those derived from the data."""
     derived = [name for name, option in DataConfig.declared().items() if option.derived]
     left_out = {"data": ("spec", *derived), "model": ("name", *config.spec.required), "training": ()}
     values = config.to_dict()
@@ -262,12 +262,12 @@ def _options(config: RunConfig) -> Iterator[tuple[str, str, Any]]:
 
 
 def _differences(config: RunConfig, others: dict[str, Any]) -> list[tuple[str, str, Any]]:
-    """Returns the settings that have another value in other settings."""
+    """Returns the settings whose values differ from `others`."""
     return [option for option in _options(config) if option[2] != others[option[0]][option[1]]]
 
 
 def _environment() -> str:
-    """Returns the versions that a result can depend on."""
+    """Returns the versions of software that a result may depend on."""
     packages = ("keras", keras.backend.backend(), "numpy", "sentencepiece")
     versions = [f"{name} {importlib.metadata.version(name)}" for name in packages]
     return ", ".join([f"Python {platform.python_version()}", *versions])

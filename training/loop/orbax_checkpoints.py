@@ -1,4 +1,4 @@
-"""Checkpoints that Orbax writes: each process its part of the variables, while training goes on."""
+"""Writes checkpoints by Orbax: each process writes its part of the variables, during training."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,26 +11,26 @@ from zoo.errors import InputError
 
 
 class OrbaxWriter:
-    """Writes checkpoints in the background, one at a time; all processes have to call it alike."""
+    """Writes checkpoints in the background, one at a time; all processes must make the same calls."""
 
     def __init__(self) -> None:
         self._checkpointer = ocp.StandardCheckpointer()
 
     def save(self, path: Path, variables: Mapping[str, Any], state: Mapping[str, Any]) -> None:
-        """Begins to write variables, whose values may change once this returns, and the rest of a run's state."""
+        """Begins to write variables and the rest of a run's state; the variables may change once this returns."""
         values = {name: variable.value for name, variable in variables.items()}
         self._checkpointer.save(path.absolute(), values, custom_metadata={"state": dict(state)})
 
     def wait(self) -> None:
-        """Waits until what was begun is written; raises what kept it from being written."""
+        """Waits until the checkpoint is written; raises the error that prevented it."""
         self._checkpointer.wait_until_finished()
 
 
 def read_orbax(path: Path, variables: Mapping[str, Any], wanted: set[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Returns the values of the wanted variables, spread over devices as those are, and the rest of the run's state.
+    """Returns the values of the wanted variables, with the same sharding, and the rest of the run's state.
 
     Raises:
-        InputError: If it is no checkpoint, or that of another model.
+        InputError: If it is not a checkpoint of this model.
     """
     checkpointer = ocp.PyTreeCheckpointer()
     try:
@@ -48,8 +48,8 @@ def read_orbax(path: Path, variables: Mapping[str, Any], wanted: set[str]) -> tu
             args=ocp.args.PyTreeRestore(item=target, restore_args=ocp.checkpoint_utils.construct_restore_args(target)),
         )
     except (OSError, ValueError) as error:
-        advice = "Without this folder, --resume goes on from the checkpoint before it"
-        raise InputError(f"{path} is not a whole checkpoint ({str(error).splitlines()[0]}). {advice}.") from error
+        advice = "Remove this folder to resume from the checkpoint before it"
+        raise InputError(f"{path} is not a complete checkpoint ({str(error).splitlines()[0]}). {advice}.") from error
     return {name: values[name] for name in wanted}, state
 
 

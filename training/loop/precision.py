@@ -1,4 +1,4 @@
-"""Which precision a processor trains a model faster in: measured, where the machine does not tell, and remembered."""
+"""Measures which precision is faster for a model on a processor, and caches the result."""
 
 import contextlib
 import hashlib
@@ -19,25 +19,25 @@ from training.loop.prepare import PreparedRun
 from training.loop.progress import announce
 from zoo.registry import create_model
 
-# Multiplications of a training that takes minutes, below which measuring would cost a noticeable share of it.
+# Multiplications of a training of some minutes, for which the time of the measurement is negligible.
 _WORTH_MEASURING = 1e14
 _ROUNDS, _SECONDS = 5, 2.0
-# bfloat16 has to be worth its rounding.
+# bfloat16 must be faster by this factor, to outweigh its rounding.
 _GAIN = 0.95
 _PRECISIONS = ("float32", "mixed_bfloat16")
 
 
 def settle_precision(run: PreparedRun, batches: Batches) -> PreparedRun:
-    """Returns a run with its precision, which is measured if it is still open and the training is long.
+    """Returns a run with its precision, which is measured if it is automatic and the training is long.
 
-    Forward passes over the first batch are taken in turns; the quickest of each precision counts. Their ratio is close
-    to that of whole steps, whose compilation would take three times as long. What was measured is remembered for the
-    next run of the same model on the same machine. A shorter training is in float32.
+    The fastest of several forward passes over the first batch is compared. The ratio is close to that of whole steps,
+    whose compilation would take three times as long. The result is cached for the next run of the same model on the
+    same machine. Shorter trainings use float32.
     """
     if run.hardware.precision != MEASURED:
         return run
-    precision = _measured_before(run) or _measure(run, batches) if _takes_minutes(run) else "float32"
-    keras.utils.clear_session()  # else what is built next has other names
+    precision = _cached(run) or _measure(run, batches) if _takes_minutes(run) else "float32"
+    keras.utils.clear_session()  # otherwise the names of the next layers differ
     return run.with_precision(precision)
 
 
@@ -48,20 +48,20 @@ def _takes_minutes(run: PreparedRun) -> bool:
     return 6 * num_parameters * symbols >= _WORTH_MEASURING
 
 
-def _measured_before(run: PreparedRun) -> str | None:
-    """Returns the precision that was measured for such a run on this machine, if any."""
+def _cached(run: PreparedRun) -> str | None:
+    """Returns the precision measured earlier for such a run on this machine, or `None`."""
     try:
-        precision = _memory(run).read_text(encoding="utf-8")
+        precision = _cache_file(run).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         return None
     if precision not in _PRECISIONS:
         return None
-    announce(f"{precision} was the faster one when it was measured last ({_memory(run)})")
+    announce(f"{precision} was faster in an earlier measurement ({_cache_file(run)})")
     return precision
 
 
-def _memory(run: PreparedRun) -> Path:
-    """Returns the file that remembers what was measured for such a run, among Keras' own."""
+def _cache_file(run: PreparedRun) -> Path:
+    """Returns the file for the result of such a run, in Keras' folder."""
     home = Path(os.environ.get("KERAS_HOME") or Path.home() / ".keras")
     machine = (platform.node(), processor_name(), run.hardware.cores, metadata.version("tensorflow"), keras.version())
     model = (run.config.spec.name, run.config.model, run.config.training.batch_tokens)
@@ -70,40 +70,40 @@ def _memory(run: PreparedRun) -> Path:
 
 
 def _measure(run: PreparedRun, batches: Batches) -> str:
-    begun = time.monotonic()
-    announce("measuring the precisions; training.precision=float32 or mixed_bfloat16 leaves it out")
+    start_time = time.monotonic()
+    announce("measuring which precision is faster; training.precision=float32 or mixed_bfloat16 skips this")
     models = {name: create_model(run.config.spec.name, dtype=name, **run.config.model) for name in _PRECISIONS}
-    seconds = _quickest_passes(models, batches.batch_of(0)[0][0])
+    seconds = _fastest_passes(models, batches.batch_of(0)[0][0])
     precision = "mixed_bfloat16" if seconds["mixed_bfloat16"] < _GAIN * seconds["float32"] else "float32"
     times = ", ".join(f"{1000 * value:,.0f} ms in {name}" for name, value in seconds.items())
-    announce(f"a forward pass takes {times}: {precision} (measured in {time.monotonic() - begun:.0f} s)")
+    announce(f"a forward pass takes {times}: {precision} (measured in {time.monotonic() - start_time:.0f} s)")
     with contextlib.suppress(OSError):  # then the next run measures again
-        _remember(_memory(run), precision)
+        _write_cache(_cache_file(run), precision)
     return precision
 
 
-def _remember(path: Path, precision: str) -> None:
+def _write_cache(path: Path, precision: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(f".{os.getpid()}")
     temporary.write_text(precision, encoding="utf-8")
     temporary.replace(path)
 
 
-def _quickest_passes(models: dict[str, keras.Model], inputs: Any) -> dict[str, float]:
-    """Returns the seconds of the quickest forward pass of each model, after a first one that compiles it."""
+def _fastest_passes(models: dict[str, keras.Model], inputs: Any) -> dict[str, float]:
+    """Returns the seconds of the fastest forward pass of each model, after a first one that compiles it."""
     inputs = keras.tree.map_structure(keras.ops.convert_to_tensor, inputs)
     passes = {name: _forward_pass(model) for name, model in models.items()}
     seconds = dict.fromkeys(models, float("inf"))
     with without_rewriting():
         for forward in passes.values():
             forward(inputs)
-        begun = time.monotonic()
+        start_time = time.monotonic()
         for _ in range(_ROUNDS):
             for name, forward in passes.items():
                 start = time.perf_counter()
                 forward(inputs)
                 seconds[name] = min(seconds[name], time.perf_counter() - start)
-            if time.monotonic() - begun > _SECONDS:
+            if time.monotonic() - start_time > _SECONDS:
                 break
     return seconds
 

@@ -1,4 +1,4 @@
-"""From a resolved run to one that can be trained: its tokenizers, and the settings that only the data can tell."""
+"""Prepares a resolved run for training: its tokenizers, and the settings that depend on the data."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from zoo.workdir import WorkDir
 
 @dataclass(frozen=True)
 class PreparedRun:
-    """All that a run is trained with; its configuration is complete."""
+    """A run with its data, tokenizers and hardware; its configuration is complete."""
 
     config: RunConfig
     hardware: Hardware
@@ -44,14 +44,14 @@ def prepare(workdir: WorkDir, run: TrainingRun, hardware: Hardware) -> PreparedR
     """Returns a run with its data and tokenizers, which a new run trains and saves, or takes from the initial run.
 
     Raises:
-        InputError: If the data are bad or do not suffice for a vocabulary, or the work directory is damaged.
+        InputError: If the data are bad or too few for a vocabulary, or the work directory is damaged.
     """
     config, data = run.config, run.data or run.config.open_data()
     task = get_task(config.spec.task)
     reading = taking_long(f"reading {config.data.spec}")
     if run.begun:
         if task.name == "classifier" and not config.data.classes:
-            raise InputError(f"{workdir.config} is damaged: the configuration of a begun classifier has data.classes.")
+            raise InputError(f"{workdir.config} is damaged: data.classes is missing.")
         with reading:
             check_unchanged(workdir, data, run.accepts_changed_data)
         tokenizers = load_tokenizers(workdir, task.tokenizer_names, config.model)
@@ -77,7 +77,7 @@ def prepare(workdir: WorkDir, run: TrainingRun, hardware: Hardware) -> PreparedR
 
 
 def _class_weights(config: RunConfig, data: Dataset[Any]) -> list[float] | None:
-    """Returns the weight of each class; raises InputError if one that the data do not have is named."""
+    """Returns the weight of each class; raises InputError for a class that is not in the data."""
     if config.spec.task != "classifier":
         return None
     return class_weights(config.training.class_weights, config.data.classes or (), data.split("train").labels)
@@ -86,10 +86,10 @@ def _class_weights(config: RunConfig, data: Dataset[Any]) -> list[float] | None:
 def _check_shards(data: Dataset[Any], tokenizers: Tokenizers, initial: str) -> None:
     """Raises InputError if data are token shards of other tokenizers than those of the initial run."""
     if data.shards is not None and not data.shards.fit(tokenizers, data.shards.manifest.classes):
-        raise InputError(f"{data.spec} was not prepared with the tokenizers of {initial}, which a run from it keeps.")
+        raise InputError(f"{data.spec} was not prepared with the tokenizers of training.init_from={initial}.")
 
 
 def complete(config: RunConfig, task: Task[Any], data: Dataset[Any], tokenizers: Tokenizers) -> RunConfig:
-    """Returns a configuration with what only the data can tell, such as the sizes of vocabularies."""
+    """Returns a configuration with the settings that depend on the data, such as the sizes of vocabularies."""
     settled = dataclasses.replace(config, data=task.settle(config.data, data))
     return settled.with_model(**task.model_options(settled.model, settled.data, tokenizers))

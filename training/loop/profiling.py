@@ -13,7 +13,7 @@ NUM_BATCHES = 5
 
 
 def _tracer(folder: str) -> tuple[Callable[[], object], Callable[[], object]]:
-    """Returns what starts and stops a trace into a folder."""
+    """Returns the functions that start and stop a trace into a folder."""
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
@@ -33,30 +33,30 @@ class Profile(keras.callbacks.Callback):
 
     def __init__(self, folder: Path):
         super().__init__()
-        self.folder, self.seen, self.running = folder, 0, False
+        self.folder, self.num_batches, self.running = folder, 0, False
         self.start, self.stop = _tracer(str(folder))
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        if self.seen == FIRST_BATCH:
+        if self.num_batches == FIRST_BATCH:
             self.start()
             self.running = True
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        self.seen += 1
-        if self.seen == FIRST_BATCH + NUM_BATCHES:
+        self.num_batches += 1
+        if self.num_batches == FIRST_BATCH + NUM_BATCHES:
             self.close()
 
     def close(self) -> None:
-        """Ends the trace, also of a run that stopped early, and says on standard error what was traced."""
+        """Ends the trace, also of a run that stopped early, and reports its path on standard error."""
         if self.running:
             self.running = False
             self.stop()
-            traced = self.seen - FIRST_BATCH
+            traced = self.num_batches - FIRST_BATCH
             print(
                 f"the profile of {traced} {'batch' if traced == 1 else 'batches'} is in {self.folder}",
                 file=sys.stderr,
             )
-        elif self.seen <= FIRST_BATCH:
+        elif self.num_batches <= FIRST_BATCH:
             print(
-                f"no profile: it begins after batch {FIRST_BATCH}, and there were {self.seen} batches", file=sys.stderr
+                f"no profile: it begins after batch {FIRST_BATCH}, but the run had {self.num_batches}", file=sys.stderr
             )

@@ -1,4 +1,4 @@
-"""What a run says of itself on standard error: a bar on a terminal, lines with the time of day, also in a log file."""
+"""Reports the progress of a run on standard error: a bar on a terminal, and lines with the time of day."""
 
 import contextlib
 import itertools
@@ -18,23 +18,23 @@ from training.optimization.cross_entropy import perplexity
 from zoo.signals import held_signal
 
 SECONDS_UNNOTICED = 2.0
-"""Before the first step."""
+"""Seconds before `taking_long` writes a line."""
 SECONDS_BETWEEN_LINES = 30.0
-"""In a log file, within a round."""
+"""Seconds between lines of a log file, within a round."""
 SECONDS_BETWEEN_BARS = 0.5
-"""On a terminal."""
+"""Seconds between updates of the bar on a terminal."""
 
 _BAR = "{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt}{postfix}"
 _WIDTH_OF_BAR = 15
 
 Logs = Any
-"""What Keras tells a callback: values by name."""
+"""The logs that Keras passes to a callback: values by name."""
 
 
 def announce(text: str) -> None:
     """Writes a line that begins with the time of day, in a log file with the date as well.
 
-    Ctrl-C also ends what reads the lines, such as `tee`: while it is held, nobody has to.
+    Ctrl-C also ends the reader of a pipe, such as `tee`: while a signal is held, a broken pipe is ignored.
     """
     with contextlib.suppress(BrokenPipeError) if held_signal() else contextlib.nullcontext():
         tqdm.write(f"{_clock()} {text}", file=sys.stderr)
@@ -43,7 +43,7 @@ def announce(text: str) -> None:
 
 @contextlib.contextmanager
 def taking_long(doing: str) -> Iterator[None]:
-    """Announces what the block is doing once that has taken two seconds: of bad data there is the error alone."""
+    """Announces the work of the block if it takes more than two seconds, so that bad data show their error alone."""
     timer = threading.Timer(SECONDS_UNNOTICED, announce, [doing])
     timer.daemon = True
     timer.start()
@@ -58,7 +58,7 @@ def _clock() -> str:
 
 
 def _columns() -> int:
-    """Returns how many characters fit into a line; a log file has room for all."""
+    """Returns the number of characters that fit into a line; unlimited for a log file."""
     if not sys.stderr.isatty():
         return sys.maxsize
     try:
@@ -68,27 +68,26 @@ def _columns() -> int:
 
 
 def _fitting(parts: Sequence[str], columns: int) -> str:
-    """Returns as many of the parts, the important ones first, as fit into a line, but at least the first."""
+    """Returns the first parts of a line that fit into it, at least one; important parts come first."""
     lines = itertools.accumulate(parts, "{}, {}".format)
     return max((line for line in lines if len(line) <= columns), key=len, default=parts[0])
 
 
 class Progress(keras.callbacks.Callback):
-    """Loss, symbols per second and the time left: a bar on a terminal, else a line every half a minute, in validation,
-    too; in both cases a line a round. A loss that is not finite ends the run.
+    """Reports loss, symbols per second and the remaining time; a loss that is not finite ends the run.
 
-    The loss of a batch is read after the next one was begun: to wait for it at once would leave an accelerator without
-    work meanwhile.
+    It shows a bar on a terminal, and otherwise writes a line every half a minute; in both cases a line for each round.
+    The loss of a batch is read after the next batch has begun, since an accelerator would be idle meanwhile.
 
     Args:
         total_steps: Steps in the whole run.
         done_steps: Steps done before.
-        batches_per_step: Batches whose gradients make a step.
+        batches_per_step: Number of batches whose gradients are accumulated in a step.
         schedule: The learning rate of each batch.
-        symbols_of_batch: Real symbols of each batch; removed as the batches pass.
+        symbols_of_batch: Real symbols of each batch; entries are removed when they are read.
         validation_batches: Batches of a validation.
         best: The lowest validation cross-entropy so far.
-        symbols_at_peak: Symbols per second at the peak of the devices, of which the share is shown; `None` if unknown.
+        symbols_at_peak: Symbols per second at the peak of the devices, for the MFU; `None` if unknown.
         compiled: Whether the step was compiled before, in this process.
     """
 
@@ -141,7 +140,7 @@ class Progress(keras.callbacks.Callback):
         self.unread = logs["loss"]
         self.done += 1
         if self.compiling:
-            # The first batch says nothing of the pace.
+            # The first batch includes the compilation.
             self.settle()
             self.compiling, self.begun, self.first = False, self.read_at, self.done
             self.symbols, self.seconds = 0, 0.0
@@ -151,7 +150,7 @@ class Progress(keras.callbacks.Callback):
             self._show([f"loss {self.loss:.4f}", *self._pace()])
 
     def settle(self) -> None:
-        """Waits for the loss of the last batch, unless it was read before.
+        """Waits for the loss of the last batch, unless it was already read.
 
         Raises:
             LossLost: If it is not finite.
@@ -186,7 +185,7 @@ class Progress(keras.callbacks.Callback):
         )
 
     def close(self) -> None:
-        """Ends the bar, also of a run that stopped early."""
+        """Closes the bar, also of a run that stopped early."""
         if self.bar is not None:
             self.bar.close()
 
@@ -194,14 +193,14 @@ class Progress(keras.callbacks.Callback):
         return time.monotonic() - self.shown >= (SECONDS_BETWEEN_LINES if self.bar.disable else SECONDS_BETWEEN_BARS)
 
     def _show(self, parts: list[str]) -> None:
-        """Shows what is going on, beside the bar or as a line."""
+        """Shows the parts beside the bar, or as a line."""
         if self.bar.disable:
             self._write_line(parts)
             return
         steps = f"{self.step}/{self.bar.total}"
         self.bar.ncols = columns = _columns()
-        room = columns - len(f"100%|| {steps}, ") - _WIDTH_OF_BAR
-        self.bar.set_postfix_str(_fitting(parts, room))
+        width = columns - len(f"100%|| {steps}, ") - _WIDTH_OF_BAR
+        self.bar.set_postfix_str(_fitting(parts, width))
         self.shown = time.monotonic()
 
     def _write_line(self, parts: list[str]) -> None:
@@ -211,17 +210,17 @@ class Progress(keras.callbacks.Callback):
 
     @property
     def symbols_per_second(self) -> float:
-        """Real symbols that are trained on in a second of this round, the wait for data included."""
+        """Real symbols per second of this round, the wait for data included."""
         return self.symbols / max(self.seconds, 1e-9)
 
     @property
     def learning_rate(self) -> float:
-        """The learning rate of the batch to come."""
-        # Not from the optimizer, whose variables are elsewhere within a round on JAX.
+        """The learning rate of the next batch."""
+        # On JAX, the variables of the optimizer are not updated within a round.
         return float(keras.ops.convert_to_numpy(self.schedule(self.done)))
 
     def _pace(self) -> list[str]:
-        """Returns the time left and the rate, each as soon as batches were measured, and the learning rate."""
+        """Returns the remaining time and the rate, as soon as batches were measured, and the learning rate."""
         parts = [f"learning rate {self.learning_rate:.2e}"]
         if self.symbols:
             rate = self.symbols_per_second

@@ -1,4 +1,4 @@
-"""From what a user asks for to one run, resolved and checked: defaults, recipe, file, `--set`, and the run so far."""
+"""Resolves a request to one checked run, from defaults, recipe, file, `--set` and the run to resume."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ _DERIVED = tuple(name for name, option in DataConfig.declared().items() if optio
 
 @dataclass(frozen=True)
 class TrainingRequest:
-    """What is asked of a run by name; what is missing is left to the run so far, recipe, data or machine."""
+    """The settings that a user requests; others come from the run to resume, the recipe, the data or the machine."""
 
     model: str | None = None
     data: str | None = None
@@ -37,7 +37,7 @@ class TrainingRequest:
     file: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: dict.fromkeys(SECTIONS, {}))
 
     def requested(self, spec: ModelSpec) -> Settings:
-        """Returns the settings that are asked for, checked and in their types.
+        """Returns the requested settings, checked and converted to their types.
 
         Raises:
             InputError: For an unknown name or a wrong value.
@@ -46,13 +46,13 @@ class TrainingRequest:
         for key in _DERIVED:
             if key in texts["data"]:
                 value = texts["data"][key]
-                raise InputError(f"data.{key} is found in the data and cannot be set. Received: data.{key}={value}.")
-        # A file may be the `config.json` of a run, whose data decide anew.
+                raise InputError(f"data.{key} comes from the data and cannot be set. Received: data.{key}={value}.")
+        # A file may be the `config.json` of a run, whose derived settings do not apply.
         model = {key: value for key, value in self.file["model"].items() if key not in ("name", *spec.required)}
-        filed = dict(self.file["data"])
-        if texts["data"].get("tokenizer") not in (None, filed.get("tokenizer")):
-            filed.pop("tokenizer_sha256", None)  # that of another file
-        data = {key: value for key, value in {**filed, **texts["data"]}.items() if key not in _DERIVED}
+        from_file = dict(self.file["data"])
+        if texts["data"].get("tokenizer") not in (None, from_file.get("tokenizer")):
+            from_file.pop("tokenizer_sha256", None)  # that of another file
+        data = {key: value for key, value in {**from_file, **texts["data"]}.items() if key not in _DERIVED}
         data.pop("spec", None)
         training = {**self.file["training"], **texts["training"]}
         return {
@@ -64,14 +64,14 @@ class TrainingRequest:
         }
 
     def names(self) -> tuple[str | None, str | None]:
-        """Returns the name of the model and the data SPEC, `None` where they are not asked for.
+        """Returns the name of the model and the data SPEC, `None` for those that are not requested.
 
         Raises:
-            InputError: If two different data are named.
+            InputError: If two different data are requested.
         """
         spec = parse_settings(self.settings)["data"].get("spec")
         if self.data is not None and spec not in (None, self.data):
-            raise InputError(f"--data {self.data} and data.spec={spec} name different data; one of them suffices.")
+            raise InputError(f"--data {self.data} and data.spec={spec} are different data. Leave out one of them.")
         return first(self.model, self.file["model"].get("name")), first(self.data, spec, data_spec(self.file["data"]))
 
 
@@ -79,15 +79,15 @@ class TrainingRequest:
 class TrainingRun:
     """One run, resolved and checked."""
 
-    config: RunConfig  # what comes from the data is completed by `training.loop.prepare`
+    config: RunConfig  # settings that depend on the data are completed by `training.loop.prepare`
     data: Dataset[Any] | None = None  # the data, if they have been opened
-    begun: bool = False  # whether its work directory holds it already
-    # The settings that a resumed run changes now, as `section.key`.
+    begun: bool = False  # whether its work directory already contains it
+    # The settings that a resumed run changes, as `section.key`.
     changes: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def accepts_changed_data(self) -> bool:
-        """Whether a resumed run goes on with other data than it was begun with."""
+        """Whether a resumed run accepts data that changed since it was begun."""
         return ACCEPT_CHANGED_DATA in self.changes
 
 
@@ -101,11 +101,11 @@ def resolve(
 ) -> RunConfig:
     """Returns the configuration of a new run: defaults, then the recipe, then the file, then the settings.
 
-    A run that begins from another one (`training.init_from`) has the options of that one's model in place of the
-    recipe's, and its tokenizers. In the file, `model.name` and `data.spec` do not count.
+    A run that begins from another one (`training.init_from`) has the model options of that run instead of the
+    recipe's, and its tokenizers. `model.name` and `data.spec` of the file are ignored.
 
     Raises:
-        InputError: For an unknown name, a wrong value, or settings that do not go together.
+        InputError: For an unknown name, a wrong value, or incompatible settings.
     """
     request = TrainingRequest(model, data, settings, file or dict.fromkeys(SECTIONS, {}))
     request.names()
@@ -130,45 +130,45 @@ def resolve(
 
 
 def _fixed(data: str, requested: Settings) -> dict[str, Any]:
-    """Returns the settings that token shards were made with; raises InputError if others are asked for."""
+    """Returns the settings that token shards were made with; raises InputError if others are requested."""
     fixed = fixed_settings(data)
     for key, value in fixed.items():
-        asked = requested["data"].get(key, value)
-        if asked != value and asked not in AUTOMATIC:
+        setting = requested["data"].get(key, value)
+        if setting != value and setting not in AUTOMATIC:
             raise InputError(
-                f"{data} was prepared with data.{key}={value}. Received: data.{key}={asked}. Prepare the data so, or "
-                "leave it out."
+                f"{data} was prepared with data.{key}={value}. Received: data.{key}={setting}. Leave it out, or "
+                "prepare the data with it."
             )
     return fixed
 
 
 def resolve_run(workdir: WorkDir, request: TrainingRequest, resuming: bool) -> TrainingRun:
-    """Returns the run that is asked for: the one that the work directory holds, if resuming, or a new one.
+    """Returns the requested run: that of the work directory, if resuming, or a new one.
 
-    The request names model and data unless the work directory holds a run. A resumed run keeps the configuration that
-    it was begun with, but for settings that are asked for by name and may change; see `training.config.resume`.
+    The request must contain model and data unless the work directory contains a run. A resumed run keeps the
+    configuration that it was begun with, except for requested settings that may change; see `training.config.resume`.
 
     Raises:
-        InputError: For an unknown name, a wrong value, also in the work directory, settings that do not go together,
-            or a change of what cannot change.
+        InputError: For an unknown name, a wrong value, also in the work directory, incompatible settings, or a change
+            of a setting that cannot change.
     """
     model, data = request.names()
     if resuming and not workdir.config.exists():
-        raise InputError(f"{workdir.path} holds no run to go on with. Leave out --resume to begin one.")
+        raise InputError(f"{workdir.path} contains no run to resume. Leave out --resume to begin one.")
     if not resuming:
         config = resolve(str(model), str(data), request.settings, request.file)
         check_vacant(workdir)
         opened = config.open_data()
-        if not config.training.init_from and opened.shards is None:  # else their tokenizers are there already
+        if not config.training.init_from and opened.shards is None:  # those have their tokenizers already
             config = dataclasses.replace(config, data=with_files(config.data, opened.task))
         return TrainingRun(config, opened)
-    kept = RunConfig.of_workdir(workdir)
-    name, spec = first(model, kept.spec.name), first(data, kept.data.spec)
-    if (name, spec) != (kept.spec.name, kept.data.spec):
+    saved = RunConfig.of_workdir(workdir)
+    name, spec = first(model, saved.spec.name), first(data, saved.data.spec)
+    if (name, spec) != (saved.spec.name, saved.data.spec):
         raise InputError(
-            f"{workdir.path} holds a run of {kept.spec.name} on {kept.data.spec}. Received: {name} on {spec}."
+            f"{workdir.path} contains a run of {saved.spec.name} on {saved.data.spec}. Received: {name} on {spec}."
         )
-    requested = request.requested(kept.spec)
-    config, changes = resume(kept, requested, last_step(workdir.checkpoints), str(workdir.path))
+    requested = request.requested(saved.spec)
+    config, changes = resume(saved, requested, last_step(workdir.checkpoints), str(workdir.path))
     get_loss(config.training.loss)
     return TrainingRun(config, begun=True, changes=changes)

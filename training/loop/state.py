@@ -1,4 +1,4 @@
-"""What a run remembers besides its variables, and its log."""
+"""The state of a run besides its variables, and its log."""
 
 import json
 import math
@@ -10,7 +10,7 @@ from zoo.workdir import WorkDir
 
 @dataclass
 class RunState:
-    """What a run remembers besides its variables; checkpoints hold it under these names."""
+    """The state of a run besides its variables; checkpoints contain it under these names."""
 
     rounds: int = 0
     best: float = math.inf  # lowest validation cross-entropy so far
@@ -21,27 +21,27 @@ class RunState:
     counted: list[Any] = field(default_factory=list)  # the values of its metrics so far
 
     def validate_on(self, data: str) -> None:
-        """Names the validation data by a hash; on others than before, which a resume may accept, no round was best yet.
+        """Sets the hash of the validation data; if it has changed, which a resume may accept, `best` is reset.
 
-        A run of an earlier version, which did not name them, goes on as on the same.
+        For a run of an earlier version, without a hash, the data count as unchanged.
         """
         if self.validated_on not in ("", data):
             self.best, self.best_round = math.inf, self.rounds
         self.validated_on = data
 
     def has_stalled(self, patience: int) -> bool:
-        """Returns whether so many rounds have passed without a better validation; a patience of 0 never ends."""
+        """Returns whether `patience` rounds have passed without a better validation; a patience of 0 never ends."""
         return bool(patience) and self.rounds - self.best_round >= patience
 
 
 def read_log(workdir: WorkDir) -> list[dict[str, Any]]:
-    """Returns the records in `metrics.jsonl`, without what is none, such as a line that was cut off."""
+    """Returns the records in `metrics.jsonl`, without invalid lines, such as a truncated one."""
     lines = workdir.metrics.read_bytes().splitlines() if workdir.metrics.exists() else ()
     return [record for line in lines if (record := _record(line)) is not None]
 
 
 def _record(line: bytes) -> dict[str, Any] | None:
-    """Returns a line of the log as a record, an object that names its step; `None` if it is none."""
+    """Returns a line of the log as a record, an object with a step; `None` if it is invalid."""
     try:
         record = json.loads(line)
     except (ValueError, RecursionError):
@@ -55,7 +55,7 @@ def append_to_log(workdir: WorkDir, record: dict[str, Any]) -> None:
 
 
 def cut_log(workdir: WorkDir, last_step: int) -> None:
-    """Removes from `metrics.jsonl` what a run logged after its last checkpoint, and its final line."""
+    """Removes the lines after the last checkpoint, and the final line, from `metrics.jsonl`."""
     if workdir.metrics.exists():
         records = [record for record in read_log(workdir) if record["step"] <= last_step and not record.get("final")]
         workdir.write_text(workdir.metrics, "".join(f"{json.dumps(record)}\n" for record in records))

@@ -1,4 +1,4 @@
-"""The training loop: from a resolved run to a work directory, over Keras `fit`."""
+"""The training loop: trains a resolved run into a work directory by Keras' `fit`."""
 
 import contextlib
 import dataclasses
@@ -52,29 +52,29 @@ def train(
     processes: Processes = ALONE,
     callbacks: Sequence[keras.callbacks.Callback] = (),
 ) -> dict[str, Any]:
-    """Trains a model into a work directory and returns the validation metrics of what is kept.
+    """Trains a model into a work directory and returns the validation metrics of the saved model.
 
     Args:
         workdir: The work directory.
-        run: What is trained.
+        run: The run to train.
         profile: Whether some batches are traced for TensorBoard's profiler.
-        processes: Those that train together, which all call this; one of them writes, logs and has the callbacks.
+        processes: The processes of the training, which all call this; only the chief writes, logs and runs callbacks.
         callbacks: Callbacks of the user, which observe.
 
     Raises:
-        InputError: For bad data, a directory that holds another run or that another process is training into, or a
+        InputError: For bad data, a directory that contains another run or that another process is training into, or a
             process that differs from the others.
-        RunStopped: If the run was interrupted, its loss was lost, or memory or disk are full.
+        RunStopped: If the run was interrupted, its loss is not finite, or memory or disk are full.
     """
-    with _own_part(workdir, processes) as workdir:
+    with _view_of_process(workdir, processes) as workdir:
         observers = [Profile(workdir.tensorboard)] if profile else []
         observers += [Observer(callback) for callback in callbacks if processes.is_chief]
-        return _train_alike(workdir, _agreed(run, processes), observers, processes)
+        return _train_locked(workdir, _equal_run(run, processes), observers, processes)
 
 
 @contextlib.contextmanager
-def _own_part(workdir: WorkDir, processes: Processes) -> Iterator[WorkDir]:
-    """Yields the work directory as a process has it: one writes it and speaks, the others do neither."""
+def _view_of_process(workdir: WorkDir, processes: Processes) -> Iterator[WorkDir]:
+    """Yields the work directory, which is read-only except for the chief; only the chief writes files and logs."""
     if processes.is_chief:
         yield workdir
         return
@@ -83,8 +83,8 @@ def _own_part(workdir: WorkDir, processes: Processes) -> Iterator[WorkDir]:
             yield ReadOnlyWorkDir(workdir.path, Path(discarded))
 
 
-def _agreed(run: TrainingRun, processes: Processes) -> TrainingRun:
-    """Returns a run with its data opened, after all processes have been found to have the same; see `Processes`."""
+def _equal_run(run: TrainingRun, processes: Processes) -> TrainingRun:
+    """Returns a run with its data opened; raises InputError if versions, settings or data differ between processes."""
     if processes.count == 1:
         return run
     versions = {"attention-zoo": zoo.__version__, "keras": keras.version(), **backend_versions()}
@@ -104,19 +104,19 @@ def _agreed(run: TrainingRun, processes: Processes) -> TrainingRun:
     return dataclasses.replace(run, data=data)
 
 
-def _train_alike(workdir: WorkDir, run: TrainingRun, observers: Sequence[Any], processes: Processes) -> dict[str, Any]:
+def _train_locked(workdir: WorkDir, run: TrainingRun, observers: Sequence[Any], processes: Processes) -> dict[str, Any]:
     with locked(workdir) if processes.is_chief else contextlib.nullcontext():
         workdir.remove_leftovers()
         if run.begun:
             if processes.is_chief:
                 set_damaged_aside(workdir.checkpoints)
-            processes.wait("checkpoints are whole")
+            processes.wait("checkpoints are complete")
             changes = "".join(f", but {key}={value}" for key, value in run.changes.items())
-            print(f"resuming with the settings that the run was begun with{changes}", file=sys.stderr)
+            print(f"resuming with the original settings of the run{changes}", file=sys.stderr)
         else:
             check_vacant(workdir)
-        if run.begun and not run.changes and (metrics := final_metrics(workdir)) and _is_whole(workdir):
-            print(f"{workdir.path} is trained already", file=sys.stderr)
+        if run.begun and not run.changes and (metrics := final_metrics(workdir)) and _is_intact(workdir):
+            print(f"{workdir.path} is already trained", file=sys.stderr)
             return metrics
         with explained(workdir):
             prepared = prepare(workdir, run, choose_hardware(run.config.training, processes))
@@ -124,19 +124,19 @@ def _train_alike(workdir: WorkDir, run: TrainingRun, observers: Sequence[Any], p
                 return _train(workdir, prepared, observers)
 
 
-def _is_whole(workdir: WorkDir) -> bool:
-    """Returns whether the files of a finished run are what was written; says so if the model is to be written anew.
+def _is_intact(workdir: WorkDir) -> bool:
+    """Returns whether the files of a finished run are undamaged; otherwise reports that the model is written again.
 
     Raises:
-        InputError: If they are not, and the checkpoints do not have what is lost.
+        InputError: If they are damaged and cannot be restored from checkpoints.
     """
     workdir.check("tokenizers")
     try:
         workdir.check_model()
     except InputError as error:
         if not list_checkpoints(workdir.checkpoints):
-            raise InputError(f"{error} There are no checkpoints to write it anew from.") from None
-        print(f"{error} It is written anew from the checkpoints", file=sys.stderr)
+            raise InputError(f"{error} There are no checkpoints to restore it from.") from None
+        print(f"{error} It is restored from the checkpoints", file=sys.stderr)
         return False
     return True
 
@@ -146,30 +146,30 @@ def _train(workdir: WorkDir, run: PreparedRun, observers: Sequence[Any]) -> dict
         batches, validation = make_batches(run)
     run = settle_precision(run, batches)
     config, settings = run.config, run.config.training
-    # All of Keras' seeds are drawn from here. `keras.utils.set_random_seed` would import TensorFlow on every backend.
+    # Keras draws all its seeds from `random`. `keras.utils.set_random_seed` would import TensorFlow on every backend.
     random.seed(settings.seed)
     begun = bool(list_checkpoints(workdir.checkpoints))
     model = compile_model(config, run.hardware, begun, run.class_weights)
-    # After everything that can fail for bad data or options: a directory with a configuration counts as a run.
+    # Written after all checks of data and options, since a directory with a configuration counts as a run.
     workdir.write_text(workdir.config, config.to_json())
-    _introduce(run, model)
+    _announce_run(run, model)
     state = _restore(workdir, model)
     state.validate_on(identify(run.data.split("val")))
     fit(workdir, settings, model, batches, validation, state, run.hardware, observers)
     run.hardware.processes.wait("checkpoints are written")
-    measured = finish(workdir, settings, model, validation, state)
+    final = finish(workdir, settings, model, validation, state)
     num_symbols = sum(validation.symbols.values())
-    measured |= run.task.derived(measured["cross_entropy"], num_symbols, run.data.split("val"))
+    final |= run.task.derived(final["cross_entropy"], num_symbols, run.data.split("val"))
     save_model(workdir, config, model)
-    workdir.write_text(workdir.model_card, model_card(run, model, state, measured))
-    metrics = {"final": True, "step": state.rounds * settings.eval_every, **measured}
-    # Last, because with this line the run counts as finished.
+    workdir.write_text(workdir.model_card, model_card(run, model, state, final))
+    metrics = {"final": True, "step": state.rounds * settings.eval_every, **final}
+    # Written last, since a run with this line counts as finished.
     append_to_log(workdir, metrics)
     return metrics
 
 
-def _introduce(run: PreparedRun, model: keras.Model) -> None:
-    """Says on standard error what is trained."""
+def _announce_run(run: PreparedRun, model: keras.Model) -> None:
+    """Describes the model, the data and the devices on standard error."""
     sizes = " and ".join(f"{tokenizer.vocab_size:,}" for tokenizer in run.tokenizers.values())
     parameters = f"{model.count_params():,} parameters"
     if run.config.training.lora_rank:
@@ -184,12 +184,12 @@ def _introduce(run: PreparedRun, model: keras.Model) -> None:
         f"{run.config.spec.name} on {run.config.data.spec}: {parameters}, {sizes} symbols, {keras.backend.backend()}, "
         f"{model.dtype_policy.name}{devices}"
     )
-    if chosen := _chosen_for_the_user(run.config):
+    if chosen := _chosen_settings(run.config):
         announce(f"with {', '.join(chosen)}")
 
 
-def _chosen_for_the_user(config: RunConfig) -> list[str]:
-    """Returns where the blocks of a model have their normalisation, and the settings that the recipe changed."""
+def _chosen_settings(config: RunConfig) -> list[str]:
+    """Returns `model.normalize_first`, if the model has it, and the settings that the recipe changed."""
     values = config.to_dict()
     defaults = {"model": config.spec.config, "data": DataConfig.declared(), "training": TrainingConfig.declared()}
     chosen = {f"model.{key}": value for key, value in values["model"].items() if key == "normalize_first"}
@@ -202,7 +202,7 @@ def _chosen_for_the_user(config: RunConfig) -> list[str]:
 
 
 def _restore(workdir: WorkDir, model: keras.Model) -> RunState:
-    """Returns the state of the last checkpoint, with the model's variables set from it; a new state without one."""
+    """Restores the model's variables from the last checkpoint and returns its state; a new state without one."""
     checkpoints = list_checkpoints(workdir.checkpoints)
     state = RunState(**restore_checkpoint(checkpoints[-1], model)) if checkpoints else RunState()
     # A run that was killed may have logged a round whose checkpoint it did not write.
@@ -222,10 +222,10 @@ def fit(
     hardware: Hardware,
     observers: Sequence[Any] = (),
 ) -> None:
-    """Trains until the last step or the early stop, from where `state` says, which is updated in place."""
+    """Trains from `state`, which is updated in place, until the last step or early stopping."""
     if state.has_stalled(settings.patience) or state.rounds >= settings.num_rounds:
-        return  # A run that was killed after its last round.
-    rounds = state.rounds + 1 if state.batches else settings.num_rounds  # first what is left of a round
+        return  # The run was killed after its last round.
+    rounds = state.rounds + 1 if state.batches else settings.num_rounds  # first the rest of an unfinished round
     batches.skip = state.batches
     schedule, accumulated = make_schedule(settings), settings.accumulate_steps
     done = state.rounds * settings.eval_every + state.batches // accumulated
@@ -268,7 +268,7 @@ def finish(
 ) -> dict[str, float]:
     """Sets the final weights and returns their validation metrics.
 
-    They are the mean over the last checkpoints, or those of the best checkpoint where it validates better.
+    They are the mean over the last checkpoints, or those of the best checkpoint if its validation is better.
     """
     feed = ValidationFeed(validation)
 

@@ -1,4 +1,4 @@
-"""Classes that count differently in the loss of a classifier."""
+"""Weights the classes in the loss of a classifier."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,11 +17,11 @@ def weigh_classes(model: keras.Model, loss: Loss, label_smoothing: float, weight
 
         loss = (1 / B) Σ_b w_{y_b} ℓ_b = mean(ℓ) + mean((w_y − 1) ℓ)
 
-    The sum is divided by the number of examples B, not by the sum of their weights, as Keras does for `class_weight`:
-    so a batch that happens to have the rare class alone moves the model more, and weights whose mean over the data is
-    1, such as balanced ones, leave the scale of the loss and the learning rate what they are. What is compared is not
-    weighted: the loss and the metrics of validation, by which training stops early, and the metrics of training.
-    Consistency and what else is added to the loss are not weighted either; call this before those are added.
+    The sum is divided by the number of examples B, not by the sum of their weights, as Keras does for `class_weight`.
+    So a batch of only the rare class has a larger gradient, and weights whose mean over the data is 1, such as balanced
+    ones, do not change the scale of the loss. The loss and the metrics of validation, by which training stops early,
+    and the metrics of training are not weighted. Consistency and other terms of the loss are not weighted either; call
+    this before they are added.
 
     Args:
         model: The model.

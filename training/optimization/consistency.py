@@ -1,4 +1,4 @@
-"""Regularisation by consistency: what a model says must not depend on dropout, or on single words."""
+"""Consistency regularisation: the outputs of a model should not depend on dropout, or on single words."""
 
 import contextlib
 import functools
@@ -13,23 +13,23 @@ from training.optimization.cross_entropy import log_normalizer, share_of_device
 from zoo.errors import InputError
 
 TWINS = 2
-"""Rows of R-Drop that stand for one."""
+"""Number of copies of each row in R-Drop."""
 
 
 def regularise(model: keras.Model, settings: TrainingConfig) -> None:
-    """Adds what `training.consistency` asks for to the loss of a compiled model, in training only.
+    """Adds the loss of `training.consistency` to that of a compiled model, in training only.
 
     With CE the loss of the run, α the weight, p = f(x, y) and means over the real symbols:
 
         rdrop:   ½ (CE(p₁) + CE(p₂) + α · ½ (KL(p₁ ‖ p₂) + KL(p₂ ‖ p₁))), with two draws of dropout
         simcut:  CE(p) + α · KL(p ‖ p_cut), where the embeddings of a share of the words on each side are zero
 
-    R-Drop's is half of the paper's sum, so that rates of learning stay what they are. The gradient goes through both
-    passes. Those of R-Drop are one, in which each row has a twin with its own draw, as in the paper; `repeat_rows`
-    makes the twins.
+    R-Drop's is half of the paper's sum, so that the same learning rates suit it. The gradient flows through both
+    passes. R-Drop computes them in one pass, in which each row has a copy with its own dropout, as in the paper;
+    `repeat_rows` makes the copies.
 
     Raises:
-        InputError: If the model has no dropout: both passes would be the same, and nothing draws the words.
+        InputError: If the model has no dropout, which makes the passes differ and seeds the choice of words.
 
     Reference:
         Liang et al. 2021, "R-Drop: Regularized Dropout for Neural Networks", section 2, equations 2 to 4,
@@ -43,7 +43,7 @@ def regularise(model: keras.Model, settings: TrainingConfig) -> None:
     seeds = [seed for seed in generators if seed is not None]
     if not seeds:
         raise InputError(
-            f"training.consistency={settings.consistency} compares passes that differ by dropout: set model.dropout."
+            f"training.consistency={settings.consistency} compares passes with different dropout: set model.dropout."
         )
     plain, alpha = model.compute_loss, settings.consistency_weight
 
@@ -64,9 +64,9 @@ def regularise(model: keras.Model, settings: TrainingConfig) -> None:
 
 
 def repeat_rows(model: keras.Model, settings: TrainingConfig) -> None:
-    """Makes the training step of a compiled model see each row of a batch as often as consistency needs it, in turn.
+    """Makes the training step of a compiled model repeat each row of a batch as often as consistency requires.
 
-    Call it after what else replaces the model's `train_step` and divides batches.
+    Call it after other functions that replace the model's `train_step` and split batches.
     """
     copies, plain = rows_together(settings), model.train_step
     if copies == 1:
@@ -80,7 +80,7 @@ def repeat_rows(model: keras.Model, settings: TrainingConfig) -> None:
 
 
 def rows_together(settings: TrainingConfig) -> int:
-    """Returns how many rows that follow each other in a batch belong together."""
+    """Returns the number of consecutive rows of a batch that must not be separated."""
     return TWINS if settings.consistency == "rdrop" else 1
 
 
@@ -89,50 +89,50 @@ def _drops(layer: keras.layers.Layer) -> bool:
 
 
 def divergence(logits: Any, others: Any, weights: Any, symmetric: bool = False) -> Any:
-    """Returns the mean of `KL(softmax(logits) ‖ softmax(others))` over what has weight, in float32.
+    """Returns the weighted mean of `KL(softmax(logits) ‖ softmax(others))`, in float32.
 
-    As in `cross_entropy`, gradients are written out to save passes over logits. With `l = log p − log q`, that of
-    KL(p ‖ q) is `p · (l − KL(p ‖ q))` with respect to the logits of p and `q − p` to those of q.
+    As in `cross_entropy`, gradients are explicit to save passes over logits. With `l = log p − log q`, that of
+    KL(p ‖ q) is `p · (l − KL(p ‖ q))` with respect to the logits of p, and `q − p` with respect to those of q.
 
     Args:
         logits: [..., V].
         others: [..., V].
         weights: [...]; those of padding are 0.
-        symmetric: Whether the divergence of the second from the first is added.
+        symmetric: Whether `KL(softmax(others) ‖ softmax(logits))` is added.
     """
 
     @ops.custom_gradient
-    def of_each(first: Any, second: Any) -> Any:
+    def divergences(first: Any, second: Any) -> Any:
         p, q = ops.softmax(first, axis=-1), ops.softmax(second, axis=-1)
         difference = first - second
         shift = log_normalizer(first, p) - log_normalizer(second, q)  # l = difference − shift
-        there = ops.sum(p * difference, axis=-1) - shift
-        back = shift - ops.sum(q * difference, axis=-1) if symmetric else 0.0
+        forward = ops.sum(p * difference, axis=-1) - shift
+        backward = shift - ops.sum(q * difference, axis=-1) if symmetric else 0.0
 
         def gradient(*args: Any, upstream: Any = None) -> Any:
             if upstream is None:
                 (upstream,) = args
             p_part, q_part = (shares * ops.expand_dims(upstream, -1) for shares in (p, q))
             if not symmetric:
-                return p_part * (difference - ops.expand_dims(shift + there, -1)), q_part - p_part
+                return p_part * (difference - ops.expand_dims(shift + forward, -1)), q_part - p_part
             return (
-                p_part * (difference - ops.expand_dims(shift + there - 1.0, -1)) - q_part,
-                q_part * (ops.expand_dims(shift - back + 1.0, -1) - difference) - p_part,
+                p_part * (difference - ops.expand_dims(shift + forward - 1.0, -1)) - q_part,
+                q_part * (ops.expand_dims(shift - backward + 1.0, -1) - difference) - p_part,
             )
 
-        return there + back, gradient
+        return forward + backward, gradient
 
-    each = of_each(*(ops.cast(values, "float32") for values in (logits, others)))
+    result = divergences(*(ops.cast(values, "float32") for values in (logits, others)))
     weights = ops.cast(weights, "float32")
     total = ops.sum(weights)
-    # Where nothing is real, logits may be anything.
-    summed = ops.sum(ops.where(weights > 0, each, 0.0) * weights)
+    # The logits of padding may have any value.
+    summed = ops.sum(ops.where(weights > 0, result, 0.0) * weights)
     return summed / ops.maximum(total, 1e-9) * share_of_device(total)
 
 
 @contextlib.contextmanager
 def cut_off(model: keras.Model, rate: float, seed: Any) -> Iterator[None]:
-    """A context in which a share of the embeddings of a model is zero, whole vectors at a time, drawn from a seed.
+    """Sets a share of a model's embeddings to zero during the block, whole vectors drawn from a seed.
 
     Args:
         model: The model.
@@ -141,11 +141,11 @@ def cut_off(model: keras.Model, rate: float, seed: Any) -> Iterator[None]:
     """
 
     def call(plain: Any, inputs: Any, *arguments: Any, reverse: bool = False) -> Any:
-        if reverse:  # the logits, of a table that serves for both
+        if reverse:  # the logits, if the table is tied to the output
             return plain(inputs, *arguments, reverse=True)
         vectors = plain(inputs, *arguments)
-        kept = keras.random.uniform(ops.shape(inputs), seed=seed) >= rate
-        return vectors * ops.cast(kept, vectors.dtype)[..., None]
+        is_kept = keras.random.uniform(ops.shape(inputs), seed=seed) >= rate
+        return vectors * ops.cast(is_kept, vectors.dtype)[..., None]
 
     tables = [layer for layer in model._flatten_layers() if isinstance(layer, keras.layers.Embedding)]
     for table in tables:

@@ -12,9 +12,9 @@ from training.optimization.losses import Loss
 def cross_entropy(symbols: Any, logits: Any, label_smoothing: float = 0.0) -> Any:
     """Returns `−Σ_v q_v · log softmax(z)_v` in float32, with `q = (1 − ε) · one-hot + ε / V`.
 
-    The logits are the largest tensors of a step, so every pass over them costs time. There is one softmax, a single
-    kernel on every backend, which gives the `log_normalizer` as well; and the gradient is written out as
-    `softmax(z) − q`, since differentiating term by term takes four passes. A metric shares the softmax of the loss.
+    The logits are the largest tensors of a step, so every pass over them costs time. A single softmax, one kernel on
+    every backend, also yields the `log_normalizer`. The gradient is explicit, `softmax(z) − q`, since automatic
+    differentiation takes four passes. A metric shares the softmax of the loss.
 
     Args:
         symbols: Integers, [...].
@@ -47,7 +47,7 @@ def cross_entropy(symbols: Any, logits: Any, label_smoothing: float = 0.0) -> An
 def _softmax(rows: Any) -> tuple[Any, Any]:
     """Returns the softmax [N, V] of logits [N, V], and `log Σ_v e^{z_v}` [N].
 
-    XLA does not keep the softmax, but computes it again for the gradient; its largest number would be another pass.
+    XLA recomputes the softmax for the gradient, so that its maximum would take another pass.
     """
     if keras.backend.backend() == "jax":
         total = ops.logsumexp(rows, axis=-1)
@@ -64,7 +64,7 @@ def log_normalizer(logits: Any, probabilities: Any) -> Any:
 def _chosen(rows: Any, symbols: Any, size: int) -> Any:
     """Returns z_symbol [N] of logits [N, V]."""
     if keras.distribution.distribution() is not None:
-        # A lookup would gather the logits that are spread over devices.
+        # A lookup would gather logits that are sharded over devices.
         return ops.sum(ops.where(ops.equal(ops.arange(size, dtype="int32"), symbols[:, None]), rows, 0.0), axis=-1)
     numbers = ops.arange(ops.shape(symbols)[0], dtype="int32")
     return ops.take(ops.reshape(rows, (-1,)), numbers * size + symbols, axis=0)
@@ -78,18 +78,18 @@ def _targets(symbols: Any, size: int, label_smoothing: float) -> Any:
         return ops.where(ops.equal(ops.arange(size, dtype="int32"), symbols[:, None]), own, others)
     import tensorflow as tf
 
-    return tf.one_hot(symbols, size, own, others)  # written once, where a scatter copies all rows
+    return tf.one_hot(symbols, size, own, others)  # written once, while a scatter copies all rows
 
 
 def perplexity(cross_entropy: float) -> float:
-    """Returns `e^H` of a cross-entropy H in nats; larger ones than e^700 count as e^700."""
+    """Returns `e^H` of a cross-entropy H in nats, at most e^700."""
     return math.exp(min(float(cross_entropy), 700.0))
 
 
 def share_of_device(count: Any) -> Any:
-    """Returns the factor that turns the mean over a device's `count` symbols into its part of that over all devices.
+    """Returns the factor from the mean over a device's `count` symbols to its part of the mean over all devices.
 
-    Keras on TensorFlow averages over each device and then over the devices, however many symbols each has.
+    Keras on TensorFlow averages over each device and then over the devices, ignoring their numbers of symbols.
     """
     if keras.backend.backend() != "tensorflow":
         return 1.0
@@ -128,7 +128,7 @@ class MeanOverSymbols(keras.losses.Loss):
 def average_over_steps(model: keras.Model) -> None:
     """Makes a model report the mean of its steps' losses, which is the same on any number of devices.
 
-    Keras weights each loss by the rows of its batch, and batches for several devices have rows that do not count.
+    Keras weights each loss by the rows of its batch, and batches for several devices have repeated rows.
     """
     (tracker,) = [metric for metric in model.metrics if metric.name == "loss"]
     tracker.update_state = lambda values, sample_weight=None: keras.metrics.Mean.update_state(tracker, values)

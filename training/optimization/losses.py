@@ -1,4 +1,4 @@
-"""The losses by name, and how a new one is registered. No Keras here: names are checked before the backend starts."""
+"""The registry of losses. Without Keras, so that names are checked before the backend starts."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from zoo.errors import InputError, unknown_name
 
 Loss = Callable[[Any, Any, float], Any]
-"""`loss(symbols, logits, label_smoothing)`: integers [...] and logits [..., V] become losses [...]."""
+"""`loss(symbols, logits, label_smoothing)` takes integers [...] and logits [..., V], and returns losses [...]."""
 
 _LOSSES: dict[str, Loss] = {}
 
@@ -14,22 +14,22 @@ _LOSSES: dict[str, Loss] = {}
 def register_loss(name: str) -> Callable[[Loss], Loss]:
     """Returns a decorator that registers a loss for the setting `training.loss`.
 
-    It computes the loss of each symbol, or class, from its logits. Which symbols count, and the mean over them and
-    over several devices, is the work of `training.optimization.cross_entropy.MeanOverSymbols`.
+    The loss is a function that computes the loss of each symbol, or class, from its logits.
+    `training.optimization.cross_entropy.MeanOverSymbols` masks padding, and averages over symbols and devices.
 
     Args:
         name: The value of the setting.
 
     Raises:
-        ValueError: If the name is taken.
+        ValueError: If the name is already registered.
 
     Example:
         >>> from keras import ops
         >>> from training.optimization.losses import register_loss
         >>> @register_loss("brier")
         ... def brier(symbols, logits, label_smoothing):
-        ...     wanted = ops.one_hot(symbols, logits.shape[-1])
-        ...     return ops.sum(ops.square(ops.softmax(logits) - wanted), axis=-1)
+        ...     targets = ops.one_hot(symbols, logits.shape[-1])
+        ...     return ops.sum(ops.square(ops.softmax(logits) - targets), axis=-1)
     """
 
     def register(loss: Loss) -> Loss:
@@ -42,9 +42,9 @@ def register_loss(name: str) -> Callable[[Loss], Loss]:
 
 
 def get_loss(name: str) -> Loss:
-    """Returns the loss of a name; raises InputError, with the close ones, if there is no such loss."""
+    """Returns a loss by its name; raises InputError, with close names, if there is no such loss."""
     if name not in _LOSSES:
-        raise InputError(f"{unknown_name('loss', name, _LOSSES)} A module named by --import may register others.")
+        raise InputError(f"{unknown_name('loss', name, _LOSSES)} Modules of --import may register others.")
     return _LOSSES[name]
 
 

@@ -1,4 +1,4 @@
-"""Adam and Muon, with what Keras leaves undone on TensorFlow."""
+"""Adam and Muon, with gradients summed and weighted correctly, which Keras does not do on TensorFlow."""
 
 import math
 from collections.abc import Sequence
@@ -13,14 +13,14 @@ from zoo.errors import InputError
 _MATRIX = 2
 
 
-class _WeighedBatches(keras.optimizers.Optimizer):
+class _WeightedBatches(keras.optimizers.Optimizer):
     """An optimizer that weights the batches of a step by their symbols, `g = Σ_i n_i g_i / Σ_i n_i`.
 
-    With g_i the gradient of the mean loss over the n_i symbols of batch i, g is that of the mean over all symbols of
-    the step, as in one large batch. Keras takes the mean of the g_i.
+    With g_i the gradient of the mean loss over the n_i symbols of batch i, g is the gradient of the mean over all
+    symbols of the step, as in one large batch. Keras takes the mean of the g_i.
     """
 
-    symbols: Any = 1.0  # of the batch at hand; see `accumulate_over_symbols`
+    symbols: Any = 1.0  # of the current batch; see `accumulate_over_symbols`
     _factor: Any = None
 
     def __init__(self, **options: Any):
@@ -37,16 +37,16 @@ class _WeighedBatches(keras.optimizers.Optimizer):
         total = self.accumulated_symbols + symbols
         ends = keras.ops.equal((self._iterations + 1) % steps, 0)
         self.accumulated_symbols.assign(keras.ops.where(ends, 0.0, total))
-        # Keras divides what it has summed by the steps before it clips.
+        # Keras divides the accumulated sum by the number of steps before it clips.
         self._factor = steps / keras.ops.maximum(total, 1e-9)
         grads = [grad if grad is None else grad * keras.ops.cast(symbols, grad.dtype) for grad in grads]
         super().apply(grads, trainable_variables)
         self._factor = None
 
     def finalize_variable_values(self, var_list: Any) -> None:
-        """Does nothing, at the end of `fit`, where Keras gives the weights their moving averages.
+        """Does nothing; Keras would replace the weights by their moving averages at the end of `fit`.
 
-        Training may go on from the weights, as after what was left of a round; averages are read from checkpoints.
+        Training may continue from the weights, such as after the rest of a round; averages are read from checkpoints.
         """
 
     def _clip_gradients(self, grads: Sequence[Any]) -> Any:
@@ -56,10 +56,10 @@ class _WeighedBatches(keras.optimizers.Optimizer):
 
 
 def accumulate_over_symbols(model: keras.Model) -> None:
-    """Makes a compiled model whose optimizer accumulates gradients take the step of the large batch.
+    """Makes the optimizer of a compiled model, if it accumulates gradients, weight batches by their symbols.
 
-    Call it after whatever else replaces the model's `train_step`. Losses that a model adds itself (`model.losses`) are
-    weighted by the symbols of their batch too, whatever they are means of.
+    Call it after other functions that replace the model's `train_step`. Losses that a model adds itself
+    (`model.losses`) are also weighted by the symbols of their batch, even if they are means over something else.
     """
     optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
     if not optimizer.gradient_accumulation_steps:
@@ -77,13 +77,13 @@ def accumulate_over_symbols(model: keras.Model) -> None:
     model.train_step = train_step
 
 
-class Adam(_WeighedBatches, keras.optimizers.Adam):
-    """Adam that squares gradients only after summing them, over devices and over the places of a symbol.
+class Adam(_WeightedBatches, keras.optimizers.Adam):
+    """Adam that squares gradients only after summing them over devices and over the occurrences of a symbol.
 
-    On TensorFlow the gradient of an embedding is a list of rows, one for each place in the batch. Keras squares and
-    clips those, so that the second moment of a frequent symbol and the global norm are too small; with several devices
-    it clips each one's part. Besides, this takes one operation for each weight instead of Keras' 26, which take a third
-    of the time until the first step. On other backends this is Keras' Adam.
+    On TensorFlow the gradient of an embedding is a list of rows, one for each position in the batch. Keras squares and
+    clips these rows, so that the second moment of a frequent symbol and the global norm are too small. With several
+    devices, it clips the part of each. Besides, this takes one operation per weight instead of Keras' 26, which take a
+    third of the time until the first step. On other backends this is Keras' Adam.
 
     Args:
         num_devices: Devices that a batch is spread over.
@@ -131,7 +131,7 @@ class Adam(_WeighedBatches, keras.optimizers.Adam):
             var=variable.handle,
             m=self._momentums[index].value.handle,
             v=self._velocities[index].value.handle,
-            beta1_power=0.0,  # The rate holds the correction of the moments, see `_backend_update_step`.
+            beta1_power=0.0,  # The rate includes the bias correction, see `_backend_update_step`.
             beta2_power=0.0,
             lr=learning_rate,
             beta1=self.beta_1,
@@ -141,7 +141,7 @@ class Adam(_WeighedBatches, keras.optimizers.Adam):
         )
 
     def _all_reduce_sum_gradients(self, grads_and_vars: Any) -> list[Any]:
-        # Keras would sum here, after the clipping, what has been summed.
+        # The gradients are already summed; Keras would sum them again here, after clipping.
         return list(grads_and_vars)
 
 
@@ -158,11 +158,11 @@ def make_schedule(settings: TrainingConfig) -> WarmupSchedule:
     )
 
 
-class Muon(_WeighedBatches, keras.optimizers.Muon):
-    """Muon, with Adam for what is no hidden matrix: `W ← W − η · 0.2 √max(n, m) · NewtonSchulz(M)`, M the momentum.
+class Muon(_WeightedBatches, keras.optimizers.Muon):
+    """Muon for hidden matrices, `W ← W − η · 0.2 √max(n, m) · NewtonSchulz(M)` with M the momentum; Adam for others.
 
-    This is Keras' Muon, which sums what TensorFlow keeps as rows of a table, and leaves embeddings and the output to
-    Adam by their identity: Keras goes by the word "embedding" in a name, which those of this project do not have.
+    Unlike Keras' Muon, it sums gradients that TensorFlow represents as rows of a table, and selects embeddings and the
+    output for Adam by identity. Keras selects names with "embedding", which those of this project do not have.
 
     Args:
         others: The variables for Adam besides those of fewer or more than two axes.
@@ -186,7 +186,7 @@ class Muon(_WeighedBatches, keras.optimizers.Muon):
 
 
 def _dense(grads: Sequence[Any]) -> Sequence[Any]:
-    """Returns gradients as tensors, those of embeddings on TensorFlow summed over the places of a symbol."""
+    """Returns gradients as tensors; those of embeddings on TensorFlow are summed over the occurrences of a symbol."""
     if keras.backend.backend() != "tensorflow":
         return grads
     import tensorflow as tf
@@ -195,9 +195,9 @@ def _dense(grads: Sequence[Any]) -> Sequence[Any]:
 
 
 def _for_adam(model: keras.Model) -> list[Any]:
-    """Returns the variables of a model that are no hidden matrices, though some have two axes.
+    """Returns the variables of a model that are not hidden matrices, though some have two axes.
 
-    These are embeddings and other tables, which a lookup reads, and what makes logits.
+    These are embeddings and other lookup tables, and the output layer.
     """
     tables = [layer for layer in model._flatten_layers() if isinstance(layer, keras.layers.Embedding)]
     output = getattr(model, "output_dense", None)
@@ -210,7 +210,7 @@ def _for_adam(model: keras.Model) -> list[Any]:
 def make_optimizer(
     settings: TrainingConfig, num_devices: int = 1, model: keras.Model | None = None
 ) -> keras.optimizers.Optimizer:
-    """Returns the optimizer of a run whose batches are spread over some devices; Muon needs the model.
+    """Returns the optimizer of a run whose batches are spread over several devices; Muon needs the model.
 
     Raises:
         InputError: For Muon on several devices.
@@ -222,7 +222,7 @@ def make_optimizer(
         "global_clipnorm": settings.clip_norm or None,
         "gradient_accumulation_steps": settings.accumulate_steps if settings.accumulate_steps > 1 else None,
         "use_ema": bool(settings.ema),
-        # Keras averages after every batch, even those that change nothing.
+        # Keras updates the average after every batch, even if the batch does not end a step.
         "ema_momentum": settings.ema ** (1 / settings.accumulate_steps),
     }
     if settings.optimizer == "adam" or model is None:
@@ -234,7 +234,7 @@ def make_optimizer(
 
 
 def exclude_from_decay(model: keras.Model) -> None:
-    """Keeps biases and the gains of normalisations, so all but matrices, out of a compiled model's weight decay."""
+    """Excludes all but matrices, such as biases and gains of normalisations, from a compiled model's weight decay."""
     optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
     # The bias of several heads has two axes.
     vectors = [v for v in model.trainable_variables if len(v.shape) < _MATRIX or v.name == "bias"]

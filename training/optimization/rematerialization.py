@@ -1,4 +1,4 @@
-"""Rematerialisation: activations of a block are computed again for its gradient, in place of being kept."""
+"""Rematerialisation: recomputes the activations of a block for its gradient instead of storing them."""
 
 import contextlib
 import threading
@@ -16,11 +16,11 @@ BLOCKS = (TransformerBlock, GatedConvolutionBlock)
 
 
 def rematerialize(model: keras.Model) -> None:
-    """Lets the blocks of a model keep their inputs alone in training, and compute the rest again for the gradient.
+    """Makes the blocks of a model store only their inputs in training, and recompute the rest for the gradient.
 
-    Of N blocks a step then holds the activations of one and the inputs of all, and takes about a third more time: the
-    forward pass is made twice. `keras.RematScope` would draw the masks of dropout anew the second time, and so give
-    gradients of another function; here the seeds are drawn before, and known both times.
+    A step then stores the activations of one block and the inputs of all, and takes about a third more time, since the
+    forward pass runs twice. `keras.RematScope` would draw other dropout masks the second time, so that the gradients
+    would be those of another function. Here both passes use the same seeds.
 
     Raises:
         InputError: If the model has no blocks.
@@ -42,27 +42,27 @@ def _rematerialize(block: keras.Layer) -> None:
         if getattr(within, "block", False) or not options.get("training"):
             return plain_call(*arguments, **options)
         values = tree.flatten((arguments, options))
-        # What gradients are for has to be an argument of what is computed again, on TensorFlow.
-        places = [place for place, value in enumerate(values) if _is_real(value)]
+        # On TensorFlow, only arguments of the recomputed function get gradients.
+        indices = [index for index, value in enumerate(values) if _is_real(value)]
         draws = [_Draws(layer.seed_generator) for layer in block._flatten_layers() if hasattr(layer, "seed_generator")]
         structure: Any = None
 
         def compute(*tensors: Any) -> tuple[Any, ...]:
             nonlocal structure
-            for place, tensor in zip(places, tensors, strict=True):
-                values[place] = tensor
+            for index, tensor in zip(indices, tensors, strict=True):
+                values[index] = tensor
             own_arguments, own_options = tree.pack_sequence_as((arguments, options), values)
             within.block = True
             try:
-                with _known(draws):
-                    structure = block(*own_arguments, **own_options)  # not `plain_call`: with its types and masks
+                with _repeated(draws):
+                    structure = block(*own_arguments, **own_options)  # not `plain_call`, to apply its dtypes and masks
             finally:
                 within.block = False
             return tuple(tree.flatten(structure))
 
-        outputs = keras.remat(compute)(*[values[place] for place in places])
-        for each in draws:
-            each.generator.state.assign(each.seed_after(each.drawn))
+        outputs = keras.remat(compute)(*[values[index] for index in indices])
+        for draw in draws:
+            draw.generator.state.assign(draw.seed_after(draw.drawn))
         return tree.pack_sequence_as(structure, list(outputs))
 
     block.call = call
@@ -73,7 +73,7 @@ def _is_real(value: Any) -> bool:
 
 
 class _Draws:
-    """What a generator of seeds would return from now on, time and again."""
+    """Replays the seeds that a generator would return next, any number of times."""
 
     def __init__(self, generator: keras.random.SeedGenerator):
         self.generator, self.drawn = generator, 0
@@ -88,12 +88,12 @@ class _Draws:
 
 
 @contextlib.contextmanager
-def _known(draws: Sequence[_Draws]) -> Iterator[None]:
-    """Lets generators return the same seeds each time, in the same order."""
-    for each in draws:
-        each.drawn, each.generator.next = 0, each.next
+def _repeated(draws: Sequence[_Draws]) -> Iterator[None]:
+    """Makes generators return the same seeds in every block, in the same order."""
+    for draw in draws:
+        draw.drawn, draw.generator.next = 0, draw.next
     try:
         yield
     finally:
-        for each in draws:
-            del each.generator.next
+        for draw in draws:
+            del draw.generator.next

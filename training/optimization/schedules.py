@@ -8,7 +8,7 @@ from keras import ops
 
 
 class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
-    """Linear rise to the peak, then one of three shapes, at the end a linear fall to zero.
+    """Linear warm-up to the peak, then one of three shapes, and optionally a linear cooldown to zero.
 
     With steps counted from 1, after the warm-up: `"constant"`: `peak`; `"inverse_sqrt"`: `peak · √(warmup / step)`;
     `"cosine"`: `peak · (f + (1 − f) · (1 + cos πp) / 2)`, where p runs from 0 at the peak to 1 at the last step, and f
@@ -17,16 +17,16 @@ class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
     Args:
         peak: Largest learning rate.
         warmup_steps: Steps until the peak; with 0 it is the first step.
-        shape: What follows the peak.
-        total_steps: Steps in the run, for `"cosine"` and where there is a fall at the end.
-        cooldown: Share of the steps that the fall takes, which multiplies the rest; 0 for none.
+        shape: The shape after the peak.
+        total_steps: Steps in the run, for `"cosine"` and the cooldown.
+        cooldown: Share of the steps in the cooldown, whose factor multiplies the shape; 0 for none.
         final_rate: Share of the peak that `"cosine"` ends at.
-        accumulate_steps: Batches in a step. Keras asks for the rate of a batch.
+        accumulate_steps: Batches in a step. Keras calls the schedule for each batch.
 
     Reference:
         Vaswani et al. 2017, section 5.3, https://arxiv.org/abs/1706.03762;
         Loshchilov and Hutter 2017 (cosine), equation 5, https://arxiv.org/abs/1608.03983;
-        Hu et al. 2024 (the fall at the end), section 4, https://arxiv.org/abs/2404.06395
+        Hu et al. 2024 (cooldown), section 4, https://arxiv.org/abs/2404.06395
     """
 
     def __init__(

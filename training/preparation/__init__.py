@@ -1,1 +1,1 @@
-"""From a corpus of any size to token shards: `training.prepare`. Without Keras."""
+"""Encodes a corpus of any size into token shards: `training.prepare`. Without Keras."""

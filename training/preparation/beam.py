@@ -1,4 +1,4 @@
-"""The same jobs on Apache Beam: any of its runners, by its own flags. Needs the extra `beam`."""
+"""Runs jobs on Apache Beam, on any of its runners, by its own flags. Requires the extra `beam`."""
 
 from collections.abc import Iterator, Sequence
 
@@ -8,13 +8,13 @@ from zoo.beam import make_pipeline
 
 
 def on_beam(flags: Sequence[str]) -> Runner:
-    """Returns what does jobs on the runner that flags describe, such as `["--runner=FlinkRunner"]`.
+    """Returns a runner of jobs on Beam's runner with some flags, such as `["--runner=FlinkRunner"]`.
 
-    Workers read and write the folder of the preparation, which all of them have to see under the same name.
+    Workers read and write the folder of the preparation, which must have the same path for all of them.
     """
 
     def run(work: Work, jobs: Sequence[Job]) -> Iterator[Job]:
-        pipeline = make_pipeline(flags)  # Beam is there
+        pipeline = make_pipeline(flags)  # raises if Beam is not installed
         import apache_beam as beam
 
         _ = (

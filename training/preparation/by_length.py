@@ -1,4 +1,4 @@
-"""The examples of a split in the order of their lengths, for `training.data.order.Strata`."""
+"""Sorts the examples of a split by their lengths, for `training.data.order.Strata`."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -18,22 +18,21 @@ _ROWS = 1 << 18
 
 
 def write_order(folder: Path, name: str, shards: Sequence[FileEntry], columns: Sequence[str]) -> FileEntry:
-    """Writes the order of all examples of some shards, sorted by counting: memory grows with different lengths only.
+    """Writes the order of all examples of some shards, by counting sort: memory grows with the different lengths only.
 
-    First come examples whose longest side is shortest; of these the last of the `columns` decides next, and so on to
-    the first.
+    Examples are sorted by their longest side, then by the last of the `columns`, and so on to the first.
     """
     counts: Counter[tuple[int, ...]] = Counter()
     for lengths in _lengths(folder, shards, columns):
-        _, places, times = np.unique(_keys(lengths), return_index=True, return_counts=True)
-        counts.update(dict(zip(map(tuple, lengths[places].tolist()), times.tolist(), strict=True)))
+        _, firsts, times = np.unique(_keys(lengths), return_index=True, return_counts=True)
+        counts.update(dict(zip(map(tuple, lengths[firsts].tolist()), times.tolist(), strict=True)))
     cells = np.array(sorted(counts, key=lambda cell: (max(cell), cell[::-1])), np.int64).reshape(-1, len(columns))
     sizes = np.array([counts[tuple(cell)] for cell in cells.tolist()], np.int64)
     total = int(sizes.sum())
     path, width = folder / name, 4 if total < 1 << 32 else 8
     temporary = path.with_name(f".tmp-{name}")
     examples = np.memmap(temporary, f"<u{width}", "w+", shape=(max(total, 1),))
-    places, first = np.cumsum(sizes) - sizes, 0
+    next_positions, first = np.cumsum(sizes) - sizes, 0
     keys = _keys(cells)
     sorter = np.argsort(keys)
     for lengths in _lengths(folder, shards, columns):
@@ -41,8 +40,8 @@ def write_order(folder: Path, name: str, shards: Sequence[FileEntry], columns: S
         order = np.argsort(of_cell, kind="stable")
         ordered = of_cell[order]
         rank = np.arange(len(ordered)) - np.searchsorted(ordered, ordered)
-        examples[places[ordered] + rank] = first + order
-        places += np.bincount(ordered, minlength=len(places))
+        examples[next_positions[ordered] + rank] = first + order
+        next_positions += np.bincount(ordered, minlength=len(next_positions))
         first += len(lengths)
     with ArraysWriter(path, {"lengths": 4, "counts": 8, "examples": width}) as writer:
         writer.append("lengths", cells.reshape(-1))
@@ -55,7 +54,7 @@ def write_order(folder: Path, name: str, shards: Sequence[FileEntry], columns: S
 
 
 def _keys(lengths: Array) -> Array:
-    """Returns a number for each row of lengths, [rows, one or two columns], another one for other lengths."""
+    """Returns a unique number for each different row of lengths, [rows, one or two columns]."""
     keys: Array = lengths @ (np.int64(1) << 32 * np.arange(lengths.shape[1], dtype=np.int64))
     return keys
 

@@ -1,4 +1,4 @@
-"""Which examples of a split are equal to an earlier one, in bounded memory."""
+"""Finds examples of a split that are equal to an earlier one, in bounded memory."""
 
 import hashlib
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from training.preparation.staging import StagedTexts
 
 Array = NDArray[Any]
 
-_DIGEST = 16  # bytes; two different texts with the same one are not to be expected
+_DIGEST = 16  # bytes; collisions are not to be expected
 _DIGESTS_AT_A_TIME = 1 << 24
 _PIECE = 1 << 14
 
@@ -39,21 +39,21 @@ def _digests(raws: Sequence[tuple[bytes, list[int]]]) -> list[bytes]:
     digests = []
     for number in range(len(raws[0][1]) - 1):
         texts = [data[offsets[number] : offsets[number + 1]].rstrip(b"\r\n") for data, offsets in raws]
-        # The length of each keeps the sides apart.
+        # The length before each text separates the sides.
         joined = b"".join(b"%d:%s" % (len(text), text) for text in texts)
         digests.append(hashlib.blake2b(joined, digest_size=_DIGEST).digest())
     return digests
 
 
 def mark_duplicates(folder: Path, jobs: Sequence[Job], at_a_time: int = _DIGESTS_AT_A_TIME) -> int:
-    """Writes which examples are equal to an earlier one, and returns how many are.
+    """Marks examples that are equal to an earlier one in a file, and returns their number.
 
-    The digests are compared in parts, by their first bits, so that memory does not grow with them.
+    The digests are compared in parts, by their first bits, so that memory does not grow with their number.
 
     Args:
         folder: The folder of the preparation.
-        jobs: All jobs of the split, in order, whose digests are there.
-        at_a_time: Digests that are in memory at once, about.
+        jobs: All jobs of the split, in order, whose digests are written.
+        at_a_time: Approximate number of digests in memory at once.
     """
     count, split = jobs[-1].end, jobs[0].split
     path = duplicates_path(folder, split)
@@ -62,7 +62,7 @@ def mark_duplicates(folder: Path, jobs: Sequence[Job], at_a_time: int = _DIGESTS
     parts, total = -(-count // at_a_time), 0
     for part in range(parts):
         numbers, digests = _of_part(jobs, part, parts)
-        # Stable, so that the first of equal ones stays the first.
+        # The sort is stable, so that the first of equal examples stays the first.
         order = np.lexsort(digests.T)
         ordered = digests[order]
         equal = np.flatnonzero((ordered[1:] == ordered[:-1]).all(axis=1)) + 1
@@ -74,7 +74,7 @@ def mark_duplicates(folder: Path, jobs: Sequence[Job], at_a_time: int = _DIGESTS
 
 
 def _of_part(jobs: Sequence[Job], part: int, parts: int) -> tuple[Array, Array]:
-    """Returns the numbers of the examples whose digests are of a part, in order, and these digests."""
+    """Returns the numbers of the examples with digests in a part, in order, and these digests."""
     numbers, digests = [], []
     for job in jobs:
         of_job = np.fromfile(digests_path(job), "<u8").reshape(-1, _DIGEST // 8)

@@ -1,4 +1,4 @@
-"""What a preparation is asked for."""
+"""The options and the request of a preparation."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -9,9 +9,9 @@ from zoo.options import Options, choice, count, flag, number, size
 
 @dataclass(frozen=True, kw_only=True)
 class PreparationOptions(Options):
-    """How a corpus becomes token shards."""
+    """Options of the encoding of a corpus into token shards."""
 
-    shards: int = count(0, "Shards of the training split; 0 for one for each 250,000 examples.")
+    shards: int = count(0, "Number of shards of the training split; 0 for one per 250,000 examples.")
     min_symbols: int = size(
         1, "Leave out training examples with fewer symbols than this on a side; the end counts as one."
     )
@@ -20,7 +20,7 @@ class PreparationOptions(Options):
     )
     max_ratio: float = number(
         0.0,
-        "Leave out training pairs with a side so many times as long as the other, in symbols; 0 for no limit.",
+        "Leave out training pairs with a larger ratio of the longer to the shorter side, in symbols; 0 for no limit.",
         minimum=0,
     )
     duplicates: str = choice(
@@ -34,11 +34,11 @@ class PreparationOptions(Options):
     invalid: str = choice(
         "error",
         ("error", "skip"),
-        "What to do with lines of training text that are not UTF-8, in `text:` and `lines:`; `skipped.txt` lists what "
-        "is skipped.",
+        "What to do with lines of training text that are not UTF-8, in `text:` and `lines:`; `skipped.txt` lists "
+        "skipped lines.",
     )
     keep_texts: bool = flag(
-        False, "Keep the texts of the training split, too, beside the ids; those of the other splits are always kept."
+        False, "Also save the texts of the training split, not only the ids; those of the other splits always are."
     )
     sample: int = size(200_000, "Training examples, drawn at random, that the vocabulary is learned from.")
     seed: int = count(0, "Seed of the sample.")
@@ -57,11 +57,11 @@ class PreparationOptions(Options):
 
 @dataclass(frozen=True)
 class PreparationRequest:
-    """A preparation, resolved: the same request gives the same files, bit for bit.
+    """The request of a preparation; equal requests write the same files, bit for bit.
 
     Attributes:
         spec: The data.
-        settings: Settings of `data.` as asked for, in their types.
+        settings: Requested settings of `data.`, in their types.
         options: The options.
     """
 
@@ -70,5 +70,5 @@ class PreparationRequest:
     options: PreparationOptions
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns it for JSON."""
+        """Returns the request as a dictionary for JSON."""
         return {"spec": self.spec, "settings": self.settings, "options": dataclasses.asdict(self.options)}

@@ -1,4 +1,4 @@
-"""A preparation from beginning to end; killed at any time, it goes on with the shards that are complete."""
+"""Runs a preparation; after an interruption, it keeps the complete shards and computes the others."""
 
 import dataclasses
 import shutil
@@ -40,16 +40,16 @@ _SECONDS_BETWEEN_LINES = 10.0
 
 
 def prepare(request: PreparationRequest, folder: Path, runner: Runner) -> Manifest:
-    """Writes the token shards of a request, or what is missing of them, and returns their manifest.
+    """Writes the token shards of a request, unless they exist already, and returns their manifest.
 
     Args:
-        request: What to prepare.
-        folder: Where to; it is made.
-        runner: What makes the shards.
+        request: The data, settings and options.
+        folder: The output folder, which is created.
+        runner: Runs the jobs that make the shards.
 
     Raises:
-        InputError: For bad data, or a folder that holds something else or that another process writes into.
-        WorkerLost: If a worker process ended.
+        InputError: For bad data, or a folder that has other contents or that another process writes into.
+        WorkerLost: If a worker process ended unexpectedly.
     """
     try:
         (folder / WORK).mkdir(parents=True, exist_ok=True)
@@ -58,7 +58,7 @@ def prepare(request: PreparationRequest, folder: Path, runner: Runner) -> Manife
     busy = f"Another process is preparing data in {folder}. Wait until it ends, or end it."
     with exclusive(folder / ".lock", busy):
         if (folder / NAME).is_file():
-            manifest = _finished(request, folder)
+            manifest = _read_finished(request, folder)
         else:
             _remove_leftovers(folder)
             manifest = _Preparation(request, folder, runner).finish()
@@ -66,40 +66,39 @@ def prepare(request: PreparationRequest, folder: Path, runner: Runner) -> Manife
     return manifest
 
 
-def _finished(request: PreparationRequest, folder: Path) -> Manifest:
-    """Returns the manifest of an earlier preparation, if it was of the same request."""
+def _read_finished(request: PreparationRequest, folder: Path) -> Manifest:
+    """Returns the manifest of a finished preparation; raises InputError if its request differs."""
     manifest = Manifest.read(folder)
     if manifest.request != request.to_dict():
-        raise InputError(f"{folder} holds other token shards: {_difference(manifest.request, request)}. Name another.")
-    _say(f"{folder} is prepared already")
+        difference = _difference(manifest.request, request)
+        raise InputError(f"{folder} contains other token shards: {difference}. Choose another --output.")
+    _log(f"{folder} is already prepared")
     return manifest
 
 
 def _difference(before: Any, request: PreparationRequest) -> str:
-    """Returns what an earlier request asked for otherwise, in words."""
+    """Returns a description of the differences between two requests."""
     now = request.to_dict()
     if before["spec"] != now["spec"]:
         return f"of {before['spec']}, not {now['spec']}"
-    usual = DataConfig.declared()
+    declared = DataConfig.declared()
     pairs = {
-        f"data.{key}": (before["settings"].get(key, usual[key].default), now["settings"].get(key, usual[key].default))
+        f"data.{key}": tuple(values["settings"].get(key, declared[key].default) for values in (before, now))
         for key in VOCABULARY_SETTINGS
     }
     pairs |= {f"--{key}": (before["options"].get(key), value) for key, value in now["options"].items()}
-    return (
-        ", ".join(f"{key} was {old} and is {new}" for key, (old, new) in pairs.items() if old != new) or "unlike ones"
-    )
+    return ", ".join(f"{key} was {old} and is {new}" for key, (old, new) in pairs.items() if old != new) or "unknown"
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Removes what processes left that were killed while they wrote: this one holds the lock."""
+    """Removes temporary files of processes that were killed; this process holds the lock."""
     for path in folder.glob(".tmp-*"):
         path.unlink(missing_ok=True)
 
 
 @dataclass
 class _Preparation:
-    """The steps of a preparation, each of which finds what an earlier one of the same request has done."""
+    """The steps of a preparation, which reuse the results of an interrupted one with the same request."""
 
     request: PreparationRequest
     folder: Path
@@ -132,37 +131,37 @@ class _Preparation:
             if plan.request != self.request.to_dict():
                 difference = _difference(plan.request, self.request)
                 raise InputError(
-                    f"{self.folder} holds the beginning of another preparation: {difference}. Name another --output, "
-                    "or remove it."
+                    f"{self.folder} contains an unfinished preparation that differs: {difference}. Choose another "
+                    "--output, or remove it."
                 )
-            _say("going on with what is there")
+            _log(f"resuming the preparation in {self.folder}")
             return plan
         if any(entry.name not in (WORK, ".lock") for entry in self.folder.iterdir() if entry.name != "tokenizers"):
-            raise InputError(f"{self.folder} is not empty, and holds no preparation. Name another --output.")
+            raise InputError(f"{self.folder} is not empty, and contains no preparation. Choose another --output.")
         plan = self._new_plan()
         with replacing(path) as temporary:
             temporary.write_text(plan.to_json(), encoding="utf-8")
         return plan
 
     def _new_plan(self) -> Plan:
-        asked, options = self.request.settings, self.request.options
-        data = load_data(self.request.spec, max_examples=asked.get("max_examples", 0))
+        requested, options = self.request.settings, self.request.options
+        data = load_data(self.request.spec, max_examples=requested.get("max_examples", 0))
         _check(self.request, data)
-        recipe = suggested(data_recipe(data.spec, data.task), asked)
-        settings = with_files(DataConfig(**{**recipe, **asked, "spec": data.spec}), data.task)
+        recipe = suggested(data_recipe(data.spec, data.task), requested)
+        settings = with_files(DataConfig(**{**recipe, **requested, "spec": data.spec}), data.task)
         sample, staged = Sample(options.sample, options.seed), dict[str, StagedSplit]()
         for split in (name for name in SPLITS if name in data.splits):
-            _say(f"reading {data.spec}, {split}")
+            _log(f"reading {data.spec}, {split}")
             skipping = split == "train" and options.invalid == "skip"
             staged[split] = stage(
                 data, split, self.folder / WORK / split, sample if split == "train" else None, skipping
             )
         classes = _labels(staged["train"]) if isinstance(data, LabelledData) else []
-        seen = _of_sample(data, sample)
-        settings = settle(settings, seen)
+        sampled = _of_sample(data, sample)
+        settings = settle(settings, sampled)
         if not settings.tokenizer_sha256:
-            _say(f"learning the vocabulary from {len(seen.split('train')):,} examples")
-        for name, tokenizer in make_tokenizers(settings, seen).items():
+            _log(f"learning the vocabulary from {len(sampled.split('train')):,} examples")
+        for name, tokenizer in make_tokenizers(settings, sampled).items():
             tokenizer.save(self.folder / "tokenizers" / name)
         chosen = {key: getattr(settings, key) for key in VOCABULARY_SETTINGS}
         described, one_text = _described(data, staged), is_one_text(settings, data)
@@ -191,33 +190,33 @@ class _Preparation:
         columns = [name for name in plan.splits[split].columns if name != "label"]
         order = None
         if split == "train" and not plan.dataset.get("joined"):
-            _say(f"sorting {examples:,} examples by length")
+            _log(f"sorting {examples:,} examples by length")
             order = write_order(self.folder, f"{split}.order", entries, columns)
         dropped, symbols = _total(report.dropped for report in reports), _total(report.symbols for report in reports)
         return SplitEntry(examples, jobs[-1].end, dropped, symbols, plan.keeps_texts(split), entries, order)
 
     def _do(self, work: Work, jobs: Sequence[Job], doing: str, is_done: Callable[[Job], bool]) -> None:
-        """Does what is left to do, and says how it goes."""
-        left = [job for job in jobs if not is_done(job)]
-        total, done = jobs[-1].end, jobs[-1].end - sum(job.end - job.first for job in left)
-        said = begun = time.monotonic()
+        """Runs the jobs that are not done, and reports the progress."""
+        remaining = [job for job in jobs if not is_done(job)]
+        total, done = jobs[-1].end, jobs[-1].end - sum(job.end - job.first for job in remaining)
+        last_report = start_time = time.monotonic()
         first = done
-        for job in self.runner(work, left):
+        for job in self.runner(work, remaining):
             done += job.end - job.first
             if (report := Report.read(job)) and report.error:
                 raise InputError(report.error)
             now = time.monotonic()
-            if now - said >= _SECONDS_BETWEEN_LINES or done == total:
-                said = now
-                rate = (done - first) / max(now - begun, 1e-3)
-                _say(f"{doing} {jobs[0].split}: {done:,} of {total:,} examples, {rate:,.0f}/s")
+            if now - last_report >= _SECONDS_BETWEEN_LINES or done == total:
+                last_report = now
+                rate = (done - first) / max(now - start_time, 1e-3)
+                _log(f"{doing} {jobs[0].split}: {done:,} of {total:,} examples, {rate:,.0f}/s")
 
 
 def _check(request: PreparationRequest, data: Dataset[Any]) -> None:
-    """Raises InputError for options that the data have no use for."""
+    """Raises InputError for options that do not apply to the data."""
     options = request.options
     if data.shards is not None:
-        raise InputError(f"{request.spec} is prepared already; name the data that it was prepared from.")
+        raise InputError(f"{request.spec} is already prepared; use the data that it was prepared from.")
     if options.invalid == "skip" and data.line_files is None:
         raise InputError(f"--invalid skip is for text: and lines:. Received: {request.spec}.")
     if options.empty == "drop" and not (isinstance(data, ParallelData) and data.line_files):
@@ -226,9 +225,9 @@ def _check(request: PreparationRequest, data: Dataset[Any]) -> None:
         raise InputError(f"--max_ratio compares the sides of pairs; {request.spec} has none.")
     lengths = options.min_symbols > 1 or options.max_symbols or options.duplicates == "drop"
     if isinstance(data, TextData) and data.joined and lengths:
-        raise InputError(f"The lines of {request.spec} are one running text, of which none can be left out.")
+        raise InputError(f"The lines of {request.spec} form one continuous text; none can be left out.")
     if isinstance(data, LabelledData) and data.parts and options.leaves_out:
-        raise InputError(f"{request.spec} consists of parts, of which no example can be left out.")
+        raise InputError(f"{request.spec} consists of parts; none of their examples can be left out.")
 
 
 def _labels(staged: StagedSplit) -> list[str]:
@@ -240,7 +239,7 @@ def _labels(staged: StagedSplit) -> list[str]:
 
 
 def _of_sample(data: Dataset[Any], sample: Sample) -> Dataset[Any]:
-    """Returns a dataset with a sample of the training examples in place of all."""
+    """Returns a dataset with a sample of the training examples instead of all."""
     columns = list(zip(*sample.texts(), strict=True)) or [(), ()]
     kind = {ParallelData: Pairs, LabelledData: Labelled, TextData: Texts}[type(data)]
     examples = kind(*map(list, columns[: len(dataclasses.fields(kind))]))
@@ -248,7 +247,7 @@ def _of_sample(data: Dataset[Any], sample: Sample) -> Dataset[Any]:
 
 
 def _described(data: Dataset[Any], staged: Mapping[str, StagedSplit]) -> dict[str, Any]:
-    """Returns what a dataset says of itself besides its examples."""
+    """Returns the attributes of a dataset besides its examples."""
     if isinstance(data, TextData):
         return {"joined": data.joined, "prompt_end": data.prompt_end}
     if isinstance(data, LabelledData):
@@ -258,8 +257,8 @@ def _described(data: Dataset[Any], staged: Mapping[str, StagedSplit]) -> dict[st
 
 def _jobs(plan: Plan, split: str, folder: Path) -> list[Job]:
     examples = plan.splits[split].examples
-    wanted = plan.options.shards if split == "train" else 0
-    count = min(wanted or -(-examples // _EXAMPLES_OF_A_SHARD), examples)
+    requested = plan.options.shards if split == "train" else 0
+    count = min(requested or -(-examples // _EXAMPLES_OF_A_SHARD), examples)
     ends = [examples * number // count for number in range(count + 1)]
     return [Job(str(folder), split, number, *ends[number : number + 2]) for number in range(count)]
 
@@ -270,10 +269,10 @@ def _is_made(job: Job) -> bool:
 
 
 def _checked(job: Job) -> Report:
-    """Returns the report of a job that was done."""
+    """Returns the report of a finished job; raises its error."""
     report = Report.read(job)
     if report is None:
-        raise WorkerLost(f"{job.file} was not made. The same command goes on.")
+        raise WorkerLost(f"{job.file} was not made. Run the same command to resume.")
     if report.error:
         raise InputError(report.error)
     return report
@@ -282,10 +281,10 @@ def _checked(job: Job) -> Report:
 def _total(counts: Iterable[Mapping[str, int] | None]) -> dict[str, int]:
     """Returns the sums of counts by their names."""
     total: Counter[str] = Counter()
-    for each in counts:
-        total.update(each or {})
+    for part in counts:
+        total.update(part or {})
     return dict(total)
 
 
-def _say(text: str) -> None:
+def _log(text: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""One shard: some consecutive examples of a split, read, filtered, encoded and written. Any worker can do any job."""
+"""Makes one shard: reads, filters, encodes and writes consecutive examples of a split. Any worker can do any job."""
 
 import functools
 import itertools
@@ -27,15 +27,15 @@ from zoo.text.visibility import is_blank
 Array = NDArray[Any]
 
 WORK = ".work"
-"""The folder of what is there only until a preparation ends."""
+"""The folder of temporary files, which is removed when a preparation ends."""
 PLAN = "plan.json"
 
-_BYTES = 1 << 20  # of texts that are encoded at once; what they become takes some fifty times as much
+_BYTES = 1 << 20  # of texts that are encoded at once; the encoding takes about fifty times the memory
 
 
 @dataclass(frozen=True)
 class Plan:
-    """All that workers need to know, in `.work/plan.json`."""
+    """The configuration of workers, saved in `.work/plan.json`."""
 
     request: Mapping[str, Any]
     task: str
@@ -64,7 +64,7 @@ class Plan:
         return PreparationOptions(**self.request["options"])
 
     def keeps_texts(self, split: str) -> bool:
-        """Returns whether the texts of a split are kept."""
+        """Returns whether the texts of a split are saved."""
         return split != "train" or self.options.keep_texts
 
 
@@ -85,25 +85,25 @@ class Job:
 
     @property
     def report(self) -> Path:
-        """The file that says what became of the job; it is written last."""
+        """The file with the result of the job, which is written last."""
         return Path(self.folder) / WORK / f"{self.split}-{self.number:05d}.json"
 
 
 @dataclass(frozen=True)
 class Report:
-    """What became of a job."""
+    """The result of a job."""
 
-    error: str = ""  # why it failed, in one line
+    error: str = ""  # the reason of its failure, in one line
     examples: int = 0
-    dropped: Mapping[str, int] | None = None  # by the reason
+    dropped: Mapping[str, int] | None = None  # by reason
     symbols: Mapping[str, int] | None = None  # by column
     bytes: int = 0
     sha256: str = ""
-    skipped: list[str] | None = None  # lines that are not UTF-8, as messages name them
+    skipped: list[str] | None = None  # error messages of lines that are not UTF-8
 
     @classmethod
     def read(cls, job: Job) -> "Report | None":
-        """Returns the report of a job; `None` if there is none, or its shard is not what it says."""
+        """Returns the report of a job; `None` if it is missing, or does not match the size of the shard."""
         try:
             report = cls(**json.loads(job.report.read_text(encoding="utf-8")))
             fits = report.error or (Path(job.folder) / job.file).stat().st_size == report.bytes
@@ -113,7 +113,7 @@ class Report:
 
 
 def make_shard(job: Job) -> None:
-    """Writes a shard and its report; bad data are reported, not raised, since any worker anywhere may meet them."""
+    """Writes a shard and its report; errors of data are reported, not raised, since workers may be on other hosts."""
     try:
         report = _Shard(_context(job.folder), job).write()
     except InputError as error:
@@ -147,12 +147,12 @@ def _context(folder: str) -> Context:
 
 
 def duplicates_path(folder: Path, split: str) -> Path:
-    """Returns the file that has a byte for each example: 1 if it is equal to an earlier one."""
+    """Returns the file with a byte for each example: 1 if it is equal to an earlier one."""
     return folder / WORK / f"{split}.duplicates"
 
 
 class _Shard:
-    """The making of one shard."""
+    """Makes one shard."""
 
     def __init__(self, context: Context, job: Job):
         self.context, self.job, self.plan = context, job, context.plan
@@ -186,23 +186,23 @@ class _Shard:
         widths: dict[str, int] = {}
         for name in self._columns():
             staged = self.texts[name.removesuffix(".text")]
-            # An id stands for a byte at least, but for what NFKC writes out: 18 characters for one of three bytes.
+            # An id has at least one byte, except where NFKC expands a character of three bytes to 18 characters.
             most = 8 * int(staged.offsets[self.job.end] - staged.offsets[self.job.first]) + self.job.end
             values, offsets = array_names(name)
             widths |= {values: self.context.widths.get(name, 1), offsets: 4 if most < 1 << 32 else 8}
         return widths
 
     def _encoded(self) -> Iterator[list[tuple[str, Array, list[int]]]]:
-        """Yields values and lengths of each column, for some examples after the other."""
+        """Yields values and lengths of each column, for consecutive pieces of the examples."""
         for first, end in self._pieces():
-            kept, columns = self._kept(first, end)
-            if not kept:
+            indices, columns = self._filtered(first, end)
+            if not indices:
                 continue
             rows = self.context.encode(_split_of(columns))
-            chosen = self._of_fitting_length(rows)
-            if len(chosen) < len(kept):
-                rows = {name: [column[place] for place in chosen] for name, column in rows.items()}
-                columns = {name: [column[place] for place in chosen] for name, column in columns.items()}
+            chosen = self._of_allowed_length(rows)
+            if len(chosen) < len(indices):
+                rows = {name: [column[index] for index in chosen] for name, column in rows.items()}
+                columns = {name: [column[index] for index in chosen] for name, column in columns.items()}
             self.examples += len(chosen)
             yield [*self._id_arrays(rows), *self._text_arrays(columns)]
 
@@ -221,7 +221,7 @@ class _Shard:
                     yield text_column(name), np.frombuffer(b"".join(encoded), np.uint8), list(map(len, encoded))
 
     def _pieces(self) -> Iterator[tuple[int, int]]:
-        """Yields the examples of the job in pieces of so many bytes, or of one example."""
+        """Yields the examples of the job in pieces of at most `_BYTES` bytes, or of one example."""
         first = self.job.first
         offsets = next(iter(self.texts.values())).offsets
         while first < self.job.end:
@@ -230,8 +230,8 @@ class _Shard:
             yield first, end
             first = end
 
-    def _kept(self, first: int, end: int) -> tuple[list[int], dict[str, list[str]]]:
-        """Returns which examples are left before they are encoded, and their texts."""
+    def _filtered(self, first: int, end: int) -> tuple[list[int], dict[str, list[str]]]:
+        """Returns the indices of the examples that remain before the encoding, and their texts."""
         skipping = self.options.invalid == "skip"
         texts = {name: staged.texts(first, end, skipping) for name, staged in self.texts.items()}
         keep = np.ones(end - first, bool)
@@ -242,10 +242,10 @@ class _Shard:
         if self.options.duplicates == "drop":
             repeated = np.memmap(duplicates_path(self.context.folder, self.job.split), np.uint8, "r")[first:end] > 0
             self._drop("duplicate", keep, repeated)
-        places = np.flatnonzero(keep).tolist()
-        if len(places) == end - first:
-            return places, texts  # type: ignore[return-value]
-        return places, {name: [column[place] for place in places] for name, column in texts.items()}  # type: ignore[misc]
+        indices = np.flatnonzero(keep).tolist()
+        if len(indices) == end - first:
+            return indices, texts  # type: ignore[return-value]
+        return indices, {name: [column[index] for index in indices] for name, column in texts.items()}  # type: ignore[misc]
 
     def _drop(self, reason: str, keep: Array, unwanted: Array) -> None:
         if count := int((keep & unwanted).sum()):
@@ -254,7 +254,7 @@ class _Shard:
 
     def _drop_invalid(self, texts: Mapping[str, list[str | None]], keep: Array, first: int) -> None:
         for name, column in texts.items():
-            for number in (first + place for place, text in enumerate(column) if text is None):
+            for number in (first + index for index, text in enumerate(column) if text is None):
                 self.skipped.append(str(self.texts[name].error(number)))
         invalid = [None in row for row in zip(*texts.values(), strict=True)]
         self._drop("invalid UTF-8", keep, np.array(invalid))
@@ -264,13 +264,13 @@ class _Shard:
         if self.options.empty == "drop":
             self._drop("empty", keep, np.logical_or(*blank))
         elif len(one_sided := np.flatnonzero(keep & (blank[0] != blank[1]))):
-            place = int(one_sided[0])
+            index = int(one_sided[0])
             files = [Path(staged.column.name) for staged in self.texts.values()]
-            empty, other = files if blank[0, place] else reversed(files)
-            raise blank_side(first + place + 1, empty, other)
+            empty, other = files if blank[0, index] else reversed(files)
+            raise blank_side(first + index + 1, empty, other)
 
-    def _of_fitting_length(self, rows: Columns) -> list[int]:
-        """Returns which examples are of a length, and a ratio of lengths, that the options allow."""
+    def _of_allowed_length(self, rows: Columns) -> list[int]:
+        """Returns the indices of the examples whose lengths, and ratio of lengths, the options allow."""
         options = self.options
         lengths = np.array([list(map(len, column)) for name, column in rows.items() if name != "label"])
         keep = np.ones(lengths.shape[1], bool)
@@ -282,7 +282,7 @@ class _Shard:
         if options.max_ratio:
             ratio = lengths.max(axis=0) / lengths.min(axis=0)
             self._drop("ratio of lengths above max_ratio", keep, np.greater(ratio, options.max_ratio))
-        return [int(place) for place in np.flatnonzero(keep)]
+        return [int(index) for index in np.flatnonzero(keep)]
 
 
 def _split_of(columns: Mapping[str, list[str]]) -> Split:

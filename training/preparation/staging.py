@@ -1,7 +1,7 @@
-"""The first pass over a corpus: where each example lies, so that any worker can read any of them.
+"""The first pass over a corpus: indexes the examples, so that any worker can read any of them.
 
-The texts of a split stand in files, one after the other, with the offset of each in another file. Of plain text the
-files are the corpus itself, and nothing is copied; what is packed, or of another format, is unpacked into the folder.
+The texts of a split are concatenated in files, with their offsets in other files. For plain text, these files are the
+corpus itself, which is not copied; compressed files and other formats are unpacked into the folder.
 """
 
 import contextlib
@@ -32,11 +32,11 @@ class StagedColumn:
     r"""The texts of one column of a split.
 
     Attributes:
-        values: The file that holds them.
-        offsets: The file with the offset of each in `values` and of the end of the last, eight bytes each.
-        is_lines: Whether they are lines that end in `\n`, and perhaps in `\r\n`.
-        name: The corpus' own file, for messages.
-        size: Its bytes when it was read; it must not change while shards are made of it.
+        values: The file of the texts.
+        offsets: The file with the offset of each text in `values`, and the end of the last one, eight bytes each.
+        is_lines: Whether they are lines that end in `\n` or `\r\n`.
+        name: The original file of the corpus, for messages.
+        size: The number of bytes of `values` when it was read; it must not change while shards are made.
     """
 
     values: str
@@ -58,19 +58,19 @@ class StagedTexts:
     """The texts of one column, mapped into memory.
 
     Raises:
-        InputError: If the corpus changed since it was read first.
+        InputError: If the corpus changed since the first pass.
     """
 
     def __init__(self, column: StagedColumn):
         path = Path(column.values)
         if not path.is_file() or path.stat().st_size != column.size:
-            raise InputError(f"{column.name} changed while it was prepared. Remove the output, and begin anew.")
+            raise InputError(f"{column.name} changed while it was prepared. Remove the output, and start again.")
         self.column = column
         self.offsets: Array = np.memmap(column.offsets, _OFFSET, "r")
         self._values: Array = np.memmap(path, np.uint8, "r") if column.size else np.zeros(0, np.uint8)
 
     def raw(self, first: int, end: int) -> tuple[bytes, list[int]]:
-        """Returns the bytes of some texts, and where each of them begins and the last one ends."""
+        """Returns the bytes of some texts, the offsets of their starts and the end of the last one."""
         offsets = self.offsets[first : end + 1].astype(np.int64)
         return self._values[offsets[0] : offsets[-1]].tobytes(), (offsets - offsets[0]).tolist()
 
@@ -113,14 +113,14 @@ def _line(data: bytes) -> str | None:
 
 
 def stage(data: Dataset[Any], split: str, folder: Path, sample: Sample | None, skipping: bool) -> StagedSplit:
-    """Reads a split once, and returns where its texts are.
+    """Reads a split once, and returns the files and offsets of its texts.
 
     Args:
         data: The data.
         split: The split.
-        folder: Where to write offsets, and what has to be unpacked.
-        sample: Sees all examples, if there is one.
-        skipping: Whether lines that are not UTF-8 are no error.
+        folder: The folder for offsets and unpacked texts.
+        sample: A sample that is drawn from all examples, or `None`.
+        skipping: Whether lines that are not UTF-8 are skipped instead of raising an error.
 
     Raises:
         InputError: If the data are bad.
@@ -162,7 +162,7 @@ def _stage_lines(files: Mapping[str, Path], folder: Path, sample: Sample | None,
                 outputs[name].write(block, position, offsets)
             if sample is not None:
                 decoded = _Lines({name: (block, offsets) for name, (_, block, offsets) in blocks.items()})
-                sample.see(lines, decoded)
+                sample.add(lines, decoded)
             count += lines
         columns = {name: output.finish(is_lines=True, name=str(files[name])) for name, output in outputs.items()}
         return StagedSplit(count, columns)
@@ -171,20 +171,20 @@ def _stage_lines(files: Mapping[str, Path], folder: Path, sample: Sample | None,
 def _next_lines(
     files: Mapping[str, Path], readers: Mapping[str, LineReader], count: int
 ) -> dict[str, tuple[int, bytes, Array]]:
-    """Returns equally many lines of each file: where they begin in it, their bytes, and the offsets in these."""
+    """Returns equally many lines of each file: their position in it, their bytes, and the offsets in these."""
     blocks: dict[str, tuple[int, bytes, Array]] = {}
-    wanted, most_bytes = _LINES, _BYTES
+    num_lines, most_bytes = _LINES, _BYTES
     for name, reader in readers.items():
         position = reader.position
-        block, offsets = reader.take(wanted, most_bytes)
-        if blocks and (len(offsets) - 1 < wanted or not wanted):
-            counts = {each: count + len(taken[2]) - 1 for each, taken in blocks.items()}
+        block, offsets = reader.take(num_lines, most_bytes)
+        if blocks and (len(offsets) - 1 < num_lines or not num_lines):
+            counts = {column: count + len(taken[2]) - 1 for column, taken in blocks.items()}
             counts[name] = count + len(offsets) - 1
-            counts = {each: total + readers[each].count_rest() for each, total in counts.items()}
+            counts = {column: total + readers[column].count_rest() for column, total in counts.items()}
             if len(set(counts.values())) > 1:
-                raise unequal(*((files[each], total) for each, total in counts.items()))
+                raise unequal(*((files[column], total) for column, total in counts.items()))
         blocks[name] = position, block, offsets
-        wanted, most_bytes = len(offsets) - 1, 1 << 62
+        num_lines, most_bytes = len(offsets) - 1, 1 << 62
     return blocks
 
 
@@ -196,7 +196,7 @@ def _check_utf8(path: Path, count: int, block: bytes) -> None:
 
 
 class _Lines:
-    """The lines of a block by their number, decoded when they are asked for; `None` if they are not UTF-8."""
+    """The lines of a block by their number, decoded lazily; `None` if they are not UTF-8."""
 
     def __init__(self, blocks: Mapping[str, tuple[bytes, Array]]):
         self._blocks = blocks
@@ -220,7 +220,7 @@ def _stage_examples(data: Dataset[Any], split: str, folder: Path, sample: Sample
                 outputs[name].write(b"".join(encoded), 0, np.cumsum([0, *map(len, encoded)]))
             if sample is not None:
                 rows = list(zip(*columns.values(), strict=True))
-                sample.see(len(rows), rows.__getitem__)
+                sample.add(len(rows), rows.__getitem__)
             count += len(piece)
         where = f"{data.spec}, {split}"
         staged = {name: output.finish(is_lines=False, name=where) for name, output in outputs.items()}
@@ -234,7 +234,7 @@ def _pieces_in_memory(data: Dataset[Any], split: str) -> Iterator[Any]:
 
 
 class _Output:
-    """The staged files of one column, as they are written."""
+    """Writes the staged files of one column."""
 
     def __init__(self, stack: contextlib.ExitStack, path: Path, original: Path, packed: bool):
         self._path = path.with_name(f"{path.name}.texts") if packed else original
@@ -244,7 +244,7 @@ class _Output:
         self._end = 0
 
     def write(self, block: bytes, position: int, offsets: Array) -> None:
-        """Adds a block of texts with their offsets in it, which begins at a position of the original file."""
+        """Appends a block of texts with their offsets in it; the block begins at `position` of the original file."""
         if self._values is not None:
             position = self._end
             self._values.write(block)
@@ -252,7 +252,7 @@ class _Output:
         self._end = position + len(block)
 
     def finish(self, is_lines: bool, name: str) -> StagedColumn:
-        """Ends the files."""
+        """Completes the files and returns the column."""
         self._offsets.write(np.array([self._end], _OFFSET).tobytes())
         for file in (self._offsets, self._values):
             if file is not None:

@@ -1,4 +1,4 @@
-"""Jobs on processes of this machine, or on Apache Beam."""
+"""Runs jobs on processes of this machine."""
 
 import multiprocessing
 import os
@@ -13,15 +13,15 @@ from training.preparation.shard_job import Job
 
 Work = Callable[[Job], None]
 Runner = Callable[[Work, Sequence[Job]], Iterator[Job]]
-"""Does some work for each of several jobs, and yields the jobs that are done."""
+"""A function that runs `work` for each of several jobs, and yields the finished jobs."""
 
 
 class WorkerLost(Exception):
-    """A worker process ended in the middle of its job."""
+    """A worker process ended during its job."""
 
 
 def local(processes: int) -> Runner:
-    """Returns what does jobs on so many processes; with one, in this process."""
+    """Returns a runner of jobs on several processes; with one, it runs them in this process."""
 
     def run(work: Work, jobs: Sequence[Job]) -> Iterator[Job]:
         if processes == 1 or len(jobs) < 2:
@@ -29,17 +29,17 @@ def local(processes: int) -> Runner:
                 work(job)
                 yield job
             return
-        # Spawned, since a fork of a process with threads may hang.
+        # A fork of a process with threads may hang.
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(min(processes, len(jobs)), context, initializer=_begin_worker) as pool:
             try:
                 for job, _ in zip(jobs, pool.map(work, jobs), strict=True):
                     yield job
             except BrokenProcessPool as error:
-                message = "a worker process was killed, or ran out of memory. The same command goes on."
+                message = "a worker process was killed, or ran out of memory. Run the same command to resume."
                 raise WorkerLost(message) from error
             finally:
-                # Also after a signal: what is half done is done again, and nobody waits for it.
+                # Also after a signal: unfinished jobs are run again, and need not be waited for.
                 pool.shutdown(wait=False, cancel_futures=True)
                 for process in multiprocessing.active_children():
                     process.kill()
@@ -48,7 +48,7 @@ def local(processes: int) -> Runner:
 
 
 def _begin_worker() -> None:
-    """Leaves Ctrl-C to the process that started this one, and ends with it, however that ends."""
+    """Ignores Ctrl-C, which the parent process handles, and makes this process end when its parent ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     parent = multiprocessing.parent_process()

@@ -1,4 +1,4 @@
-"""What training does differently for each kind of task: `get_task("classifier")`."""
+"""The parts of training that differ between kinds of tasks: `get_task("classifier")`."""
 
 from typing import Any
 
@@ -14,11 +14,11 @@ _TASKS: dict[str, Task[Any]] = {task.name: task for task in (Seq2SeqTask(), Clas
 
 
 def get_task(name: str) -> Task[Any]:
-    """Returns the task of a name, as model specs and datasets have it.
+    """Returns a task by its name in model specs and datasets.
 
     Raises:
-        InputError: If models of that task are not trained and measured here.
+        InputError: If models of that task cannot be trained and evaluated.
     """
     if name not in _TASKS:
-        raise InputError(f"A {name} is neither trained nor evaluated here, only models of {', '.join(_TASKS)} are.")
+        raise InputError(f"A {name} cannot be trained or evaluated, only models for {', '.join(_TASKS)}.")
     return _TASKS[name]

@@ -22,24 +22,24 @@ def _metrics_of_parts(data: LabelledData, split: str, answers: Sequence[str]) ->
     start = 0
     for part, size in zip(data.parts, data.part_sizes(split), strict=True):
         rows = slice(start, start + size)
-        measured = classification_metrics(answers[rows], data.split(split).labels[rows])
-        metrics |= {f"{part}_{name}": value for name, value in measured.items()}
+        metrics_of_part = classification_metrics(answers[rows], data.split(split).labels[rows])
+        metrics |= {f"{part}_{name}": value for name, value in metrics_of_part.items()}
         start += size
     return metrics
 
 
 class ClassifierTask(Task[LabelledData]):
-    """Reads a text and names its class."""
+    """Predicts the class of a text."""
 
     name = "classifier"
     unit = "texts"
 
     def model_options(self, options: Mapping[str, Any], settings: DataConfig, tokenizers: Tokenizers) -> dict[str, Any]:
         tokenizer = tokenizers["text"]
-        known: dict[str, Any] = {"vocab_size": tokenizer.vocab_size, "num_classes": len(settings.classes or ())}
+        derived: dict[str, Any] = {"vocab_size": tokenizer.vocab_size, "num_classes": len(settings.classes or ())}
         if options.get("sentence_ends") == "auto":
-            known["sentence_ends"] = ",".join(map(str, sentence_ends(tokenizer))) or "none"
-        return known
+            derived["sentence_ends"] = ",".join(map(str, sentence_ends(tokenizer))) or "none"
+        return derived
 
     def batches(
         self, settings: DataConfig, data: LabelledData, split: str, tokenizers: Tokenizers, **options: Any

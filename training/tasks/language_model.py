@@ -17,8 +17,8 @@ from zoo.errors import InputError
 class LanguageModelTask(Task[TextData]):
     """Continues a text, symbol by symbol.
 
-    The lines of a running text become one stream of symbols: by characters with the line break as one of them, else
-    with the end symbol after each line. Separate texts stay apart.
+    The lines of a continuous text are one stream of symbols. After each line it has a line break, if the symbols are
+    characters, or else the end symbol. Separate texts are not joined.
     """
 
     name = "language_model"
@@ -35,7 +35,7 @@ class LanguageModelTask(Task[TextData]):
         rows = encoded.columns["text"]
         if data.joined:
             if settings.sampling:
-                raise InputError(f"data.sampling is for separate texts; {data.spec} is a running text.")
+                raise InputError(f"data.sampling is for separate texts; {data.spec} is a continuous text.")
             options.pop("static_shapes")  # all windows have the same shape
             return WindowBatches(rows, settings.max_length, **options)
         if split == "train":  # the beginnings of long texts
@@ -45,7 +45,7 @@ class LanguageModelTask(Task[TextData]):
         return DocumentBatches(rows.split_long(settings.max_length), **options)
 
     def evaluate(self, run: Any, data: TextData, split: str, **options: Any) -> tuple[dict[str, Any], list[str]]:
-        """Returns the share of texts with a prompt that the model ends as they do; nothing for other texts."""
+        """Returns the share of texts that the model completes exactly from their prompts; nothing without prompts."""
         texts = data.split(split).texts
         if not data.prompt_end:
             return {}, []
@@ -63,7 +63,7 @@ class LanguageModelTask(Task[TextData]):
         return examples.texts
 
     def derived(self, cross_entropy: float, symbols: int, examples: Any) -> dict[str, float]:
-        """Returns the perplexity and, in a unit that does not depend on the tokenizer, bits per character."""
+        """Returns the perplexity, and the bits per character, which do not depend on the tokenizer."""
         characters = sum(len(text) + 1 for text in examples.texts)  # the line break or the end counts
         bits = cross_entropy / math.log(2) * symbols / characters
         return {**super().derived(cross_entropy, symbols, examples), "bits_per_character": bits}

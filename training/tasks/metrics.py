@@ -1,4 +1,4 @@
-"""Metrics of what models answer, as the field reports them."""
+"""Metrics of translations and classifications."""
 
 import functools
 import importlib.util
@@ -10,7 +10,7 @@ import numpy as np
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
-# How sacreBLEU cuts languages that write no spaces between words, and the package that it needs for that.
+# sacreBLEU's tokenizers of languages without spaces between words, and the packages that they need.
 _TOKENIZERS = {
     **dict.fromkeys(("zh", "zho", "cmn", "yue"), ("zh", "")),
     **dict.fromkeys(("ja", "jpn"), ("ja-mecab", "MeCab")),
@@ -29,20 +29,20 @@ _CHARACTERS = (
     "mya",
     "th",
     "tha",
-)  # whose words only a downloaded model finds
+)  # whose words cannot be split without a downloaded model
 
 
 def bleu_tokenizer(language: str) -> str:
-    """Returns the tokenizer of sacreBLEU for a language: `13a` for those that write spaces between words.
+    """Returns the tokenizer of sacreBLEU for a language: `13a` for those with spaces between words.
 
-    Characters are counted where there is no tokenizer, or its package is not installed, which is said once.
+    It is `char` if there is no tokenizer, or, with a warning, if its package is not installed.
 
     Args:
-        language: Its code, such as `zh`; may be empty.
+        language: The code of the language, such as `zh`; may be empty.
     """
     name, package = _TOKENIZERS.get(language, ("char" if language in _CHARACTERS else "13a", ""))
     if package and importlib.util.find_spec(package) is None:
-        _say_once(
+        _warn_once(
             f"BLEU counts characters, since the tokenizer {name} is not installed: pip install 'sacrebleu[{language}]'"
         )
         return "char"
@@ -50,7 +50,7 @@ def bleu_tokenizer(language: str) -> str:
 
 
 @functools.cache
-def _say_once(line: str) -> None:
+def _warn_once(line: str) -> None:
     print(line, file=sys.stderr)
 
 
@@ -59,13 +59,13 @@ def translation_metrics(hypotheses: Sequence[str], references: Sequence[str], la
 
     Args:
         hypotheses: The translations.
-        references: Those of the corpus.
-        language: The code of their language, which says how words are cut; see `bleu_tokenizer`.
+        references: The references of the corpus.
+        language: The code of their language, by which the tokenizer is chosen; see `bleu_tokenizer`.
 
     Returns:
         `bleu`: sacreBLEU (cased, tokens of `bleu_tokenizer`) with `bleu_signature`; `bleu_lower_tokenized`: the same
-        on lower-cased text, which is what Multi30k results are reported in, with its signature; `chrf` (chrF2) with
-        its signature, each in [0, 100]; `exact_match`: share of translations equal to their reference, in [0, 1].
+        on lower-cased text, as usual for Multi30k, with its signature; `chrf` (chrF2) with its signature, all in
+        [0, 100]; `exact_match`: share of translations equal to their reference, in [0, 1].
     """
     tokenizer = bleu_tokenizer(language)
     cased, lower, chrf = BLEU(tokenize=tokenizer), BLEU(lowercase=True, tokenize=tokenizer), CHRF()
@@ -81,7 +81,7 @@ def classification_metrics(answers: Sequence[str], labels: Sequence[str]) -> dic
     """Returns the metrics of a corpus of labels.
 
     Returns:
-        `accuracy` and `macro_f1`, the mean over the classes that occur of F1 = 2·correct / (answered + true), in
+        `accuracy` and `macro_f1`, the mean of F1 = 2·correct / (answered + true) over the classes that occur, in
         [0, 1].
     """
     answered, true = np.array(answers), np.array(labels)

@@ -20,7 +20,7 @@ from zoo.errors import InputError
 
 
 class Seq2SeqTask(Task[ParallelData]):
-    """Reads one text and writes another."""
+    """Generates a target text from a source text."""
 
     name = "seq2seq"
     unit = "pairs"
@@ -39,7 +39,7 @@ class Seq2SeqTask(Task[ParallelData]):
         source, target = encoded.columns["source"], encoded.columns["target"]
         if split == "train" and settings.alignments:
             if settings.sampling:
-                raise InputError("data.alignments links symbols, which data.sampling draws anew at each step.")
+                raise InputError(f"data.alignments needs data.sampling=0. Received: data.sampling={settings.sampling}.")
             options["links"] = _links(settings.alignments, data.split(split), tokenizers)
         if split == "train":
             options["samplers"] = samplers(settings.sampling, [tokenizers["source"], tokenizers["target"]])
@@ -61,7 +61,7 @@ class Seq2SeqTask(Task[ParallelData]):
 
 
 def _links(path: str, pairs: Pairs, tokenizers: Tokenizers) -> list[Any]:
-    """Returns the symbols that belong together in each pair, by a file of word alignments."""
+    """Returns the aligned symbols of each pair, from a file of word alignments."""
     words = read_alignments(Path(path), pairs)
     spans = [
         word_spans(tokenizers[side], texts, tokenizers[side].encode(texts))
@@ -70,7 +70,7 @@ def _links(path: str, pairs: Pairs, tokenizers: Tokenizers) -> list[Any]:
     lost = sum(None in both for both in zip(*spans, strict=True))
     if lost:
         print(
-            f"{lost} of {len(words)} pairs have no alignment: their symbols are not those of their words",
+            f"{lost} of {len(words)} pairs have no alignment: their symbols do not match their words",
             file=sys.stderr,
         )
-    return [symbol_links(*each) for each in zip(words, *spans, strict=True)]
+    return [symbol_links(*pair) for pair in zip(words, *spans, strict=True)]

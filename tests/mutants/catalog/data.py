@@ -48,7 +48,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "what is held out is trained on as well",
         "training/data/held_out.py",
-        "[number for number in range(len(texts)) if number not in held]",
+        "[number for number in range(len(texts)) if number not in held_out]",
         "[number for number in range(len(texts))]",
         ("tests/training/data/formats/test_labelled.py",),
     ),

@@ -320,7 +320,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "a run is repeated with another file",
         "training/config/tokenizer_files.py",
-        'if expected and [*expected.split(","), ""][place] != sums[place]:',
+        'if expected and [*expected.split(","), ""][index] != sums[index]:',
         "if False:",
         ("tests/training/config/test_tokenizer_files.py::test_what_does_not_go_together",),
     ),

@@ -62,8 +62,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "guided alignment teaches the first layer",
         "training/optimization/guided_alignment.py",
-        'kept.__dict__.pop("attention")[:, -1]',
-        'kept.__dict__.pop("attention")[:, 0]',
+        'saved.__dict__.pop("attention")[:, -1]',
+        'saved.__dict__.pop("attention")[:, 0]',
         ("tests/training/optimization/test_guided_alignment.py",),
     ),
     Mutant(
@@ -97,7 +97,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "the next step draws the dropout of this one where activations are computed again",
         "training/optimization/rematerialization.py",
-        "            each.generator.state.assign(each.seed_after(each.drawn))\n",
+        "            draw.generator.state.assign(draw.seed_after(draw.drawn))\n",
         "            pass\n",
         ("tests/training/optimization/test_rematerialization.py",),
     ),

@@ -122,6 +122,6 @@ def test_a_configuration_that_was_edited_by_hand_is_checked(workdir, subtests):
 
 
 def test_a_run_cannot_end_before_where_it_is():
-    with pytest.raises(InputError, match=r"has done 900 steps. Received: training.max_steps=300. With .*=900 it ends"):
+    with pytest.raises(InputError, match=r"900 steps. Received: training.max_steps=300. Set .*=900"):
         resumed("training.max_steps=300", step=900)
     assert resumed("training.max_steps=500")[0].training.max_steps == 500

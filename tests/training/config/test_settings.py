@@ -74,7 +74,7 @@ def test_changes_on_the_way_are_not_repeated_and_that_is_said(write, capsys):
     )
     assert read_settings(path)["training"]["max_steps"] == 7
     assert capsys.readouterr().err == (
-        f"{path}: this run's settings were changed after step 500, 750; the last ones now hold from the first step\n"
+        f"{path}: this run's settings were changed after step 500, 750; the last ones now apply from the first step\n"
     )
     read_settings(write(JSON, ".json"))
     assert capsys.readouterr().err == ""
@@ -104,7 +104,7 @@ def test_on_and_off_in_yaml(write):
 def test_data_are_named_once(labelled_spec, monkeypatch, capsys):
     argv = ["--model", "cnn_classifier", "--data", "senses", "--workdir", "x", "--set", f"data.spec={labelled_spec}"]
     assert run_quietly(main, *argv) == 2
-    message = f"error: --data senses and data.spec={labelled_spec} name different data; one of them suffices.\n"
+    message = f"error: --data senses and data.spec={labelled_spec} are different data. Leave out one of them.\n"
     assert capsys.readouterr().err == message
     monkeypatch.setattr("training.loop.trainer.train", lambda workdir, run, *_: seen.append(run.config) or {})
     seen = []

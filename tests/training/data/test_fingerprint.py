@@ -13,7 +13,7 @@ from training.data.fingerprint import check_unchanged, save_fingerprint
 from zoo.errors import InputError
 from zoo.workdir import WorkDir
 
-GO_ON = "Restore them, or go on with what is there now: --set data.changed=accept"
+ADVICE = "Restore them, or resume with the changed data: --set data.changed=accept"
 
 
 def _pairs(train=("a", "b"), val=("c",), target=str.upper):
@@ -42,7 +42,7 @@ def test_what_changed(tmp_path, subtests):
             check_unchanged(workdir, before, accept=False)
             with pytest.raises(InputError, match=re.escape(str(workdir.path))) as refusal:
                 check_unchanged(workdir, _pairs(**changed), accept=False)
-            assert re.search(difference, str(refusal.value)) and str(refusal.value).endswith(GO_ON)
+            assert re.search(difference, str(refusal.value)) and str(refusal.value).endswith(ADVICE)
             check_unchanged(workdir, _pairs(**changed), accept=True)
             check_unchanged(workdir, _pairs(**changed), accept=False)
             with pytest.raises(InputError, match=re.escape(str(workdir.path))):
@@ -94,7 +94,7 @@ def test_resuming_with_other_data(tmp_path, capsys):
     assert train("cnn_classifier", spec, run, *longer) == 2
     error = capsys.readouterr().err
     assert f"{spec} changed" in error and f"{run} " in error and "val" in error
-    assert error.endswith(f"{GO_ON}\n") and "texts changed" in error
+    assert error.endswith(f"{ADVICE}\n") and "texts changed" in error
     assert train("cnn_classifier", spec, run, *longer, "data.changed=accept") == 0
     assert "but training.max_steps=6, but data.changed=accept" in capsys.readouterr().err
     # The best round so far was of other data: patience and the choice of weights begin anew.
@@ -102,6 +102,6 @@ def test_resuming_with_other_data(tmp_path, capsys):
     config = json.loads((run / "config.json").read_text())
     assert config["changes"] == [{"step": 4, "training.max_steps": 6, "data.changed": "accept"}]
     card = (run / "MODEL_CARD.md").read_text()
-    assert "After step 4 it went on with training.max_steps=6, data.changed=accept" in card
+    assert "After step 4 it was resumed with training.max_steps=6, data.changed=accept" in card
     write_labelled(tmp_path / "data", seed=1, sizes=(60, 9, 5))
     assert train("cnn_classifier", spec, run, "--resume", "--set", "training.max_steps=8") == 2

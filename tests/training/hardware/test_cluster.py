@@ -46,7 +46,7 @@ def test_all_or_none():
 
 def test_a_cluster_is_asked_where_there_is_one(monkeypatch):
     found = [("host:17", 5, 3), ("host:17", 1, 0), None]
-    monkeypatch.setattr(cluster, "_ask_jax", lambda seconds: found.pop(0))
+    monkeypatch.setattr(cluster, "_detect", lambda seconds: found.pop(0))
     assert find_cluster(7, {}) is None and len(found) == 3
     assert find_cluster(7, {"SLURM_JOB_ID": "11"}) == Cluster("host:17", 5, 3, 7)
     assert find_cluster(7, {"SLURM_JOB_ID": "11"}) is None, "of one process"
@@ -54,7 +54,7 @@ def test_a_cluster_is_asked_where_there_is_one(monkeypatch):
 
 
 def test_alone():
-    assert join(None) is ALONE and ALONE.is_chief and not ALONE.asked_to_end(3)
+    assert join(None) is ALONE and ALONE.is_chief and not ALONE.should_stop(3)
     ALONE.wait("here")
     ALONE.assert_equal({"anything": object()})
     with pytest.raises(ZeroDivisionError), ALONE.watched(str):
@@ -62,9 +62,9 @@ def test_alone():
 
 
 CAUSES = (
-    ("absl::Status: DEADLINE_EXCEEDED: Deadline", "not all 5 processes came to host:17 within 7 s"),
+    ("absl::Status: DEADLINE_EXCEEDED: Deadline", "not all 5 processes joined host:17 within 7 s"),
     ("absl::Status: UNAVAILABLE: Failed", "process 0 of 5, the coordinator at host:17, is missing"),
-    ("ALREADY_EXISTS: Aborted connect", "--process_id 3 is there twice at host:17"),
+    ("ALREADY_EXISTS: Aborted connect", "--process_id 3 is used twice at host:17"),
     ("F1125 something else\nmore", "JAX ended process 3 of 5: F1125 something else"),
     ("", "JAX ended process 3 of 5: no reason given"),
 )

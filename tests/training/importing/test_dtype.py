@@ -1,4 +1,4 @@
-"""Weights in bfloat16: rounded once, kept in half the space, and loaded as float32."""
+"""Weights in bfloat16: rounded once, stored in half the space, and loaded as float32."""
 
 import keras
 import numpy as np
@@ -40,8 +40,8 @@ def test_weights_are_rounded_and_loaded_as_float32(imported, family):
     kept = keras.saving.load_model(runs[1].path / "model.keras", compile=False)
     assert {keras.backend.standardize_dtype(weight.dtype) for weight in kept.weights} == {"bfloat16"}
     cards = [(run.path / "MODEL_CARD.md").read_text(encoding="utf-8") for run in runs]
-    assert ", kept in float32\n" in cards[0] and "--workdir DIR\n" in cards[0]
-    assert ", kept in bfloat16\n" in cards[1] and "--workdir DIR --dtype bfloat16\n" in cards[1]
+    assert ", stored in float32\n" in cards[0] and "--workdir DIR\n" in cards[0]
+    assert ", stored in bfloat16\n" in cards[1] and "--workdir DIR --dtype bfloat16\n" in cards[1]
 
 
 @pytest.mark.nightly

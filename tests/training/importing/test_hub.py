@@ -162,10 +162,10 @@ def test_the_package_brings_a_model_from_a_hub_and_later_without_it(tmp_path):
     name = model_hub.OWNER_AND_NAME
     with model_hub.serving(checkpoints.FIXTURES / "gpt2") as (address, asked):
         found = imported(name, f"{name}@v7", "nobody/nothing", folder="online")
-    assert found[:2] == ["gpt2", f"{name} cannot be had: it has no revision v7."]
-    assert found[2].startswith("nobody/nothing cannot be had: the hub has no such model") and len(found) == 3
+    assert found[:2] == ["gpt2", f"{name} cannot be downloaded: it has no revision v7."]
+    assert found[2].startswith("nobody/nothing cannot be downloaded: the hub has no such model") and len(found) == 3
     assert f"revision: {COMMIT}" in (tmp_path / "online" / "run0" / "MODEL_CARD.md").read_text(encoding="utf-8")
     assert not [path for path in asked if "expected.json" in path]
     found = imported(name, "somebody/else", folder="offline")
     assert found[0] == "gpt2" and len(found) == 2
-    assert found[1].startswith("somebody/else cannot be had: the hub cannot be reached")
+    assert found[1].startswith("somebody/else cannot be downloaded: the hub cannot be reached")

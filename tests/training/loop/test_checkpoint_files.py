@@ -50,7 +50,7 @@ def test_one_that_is_cut_off_is_set_aside_and_what_was_begun_is_removed(tmp_path
     begun.mkdir()
     assert not is_whole(damaged) and last_step(tmp_path) == 3
     set_damaged_aside(tmp_path)
-    assert capsys.readouterr().err == "step_00000007.orbax is damaged, and kept as step_00000007.orbax.damaged\n"
+    assert capsys.readouterr().err == "step_00000007.orbax is damaged; renamed to step_00000007.orbax.damaged\n"
     assert {path.name for path in tmp_path.iterdir()} == {"step_00000003.orbax", "step_00000007.orbax.damaged"}
 
 

@@ -74,7 +74,7 @@ def test_damaged_checkpoints_are_passed_over(small_run, unfinished, capsys):
     halve(unfinished / "checkpoints" / "step_00000009.npz")
     assert run_quietly(main, "--workdir", unfinished, "--resume") == 0
     error = capsys.readouterr().err
-    assert "step_00000009.npz is damaged, and kept as step_00000009.npz.damaged" in error
+    assert "step_00000009.npz is damaged; renamed to step_00000009.npz.damaged" in error
     assert "resuming from step_00000006.npz" in error
     assert log_of(unfinished) == log_of(small_run)[1:]
 
@@ -93,8 +93,8 @@ def test_a_damaged_model_is_written_anew(small_run, finished, capsys, subtests):
                     zoo.load(finished)
     assert run_quietly(main, "--workdir", finished, "--resume") == 0
     error = capsys.readouterr().err
-    assert f"{model} is damaged: " in error and "It is written anew from the checkpoints" in error
-    assert "trained already" not in error and log_of(finished) == log_of(small_run)
+    assert f"{model} is damaged: " in error and "It is restored from the checkpoints" in error
+    assert "already trained" not in error and log_of(finished) == log_of(small_run)
     np.testing.assert_equal(weights_of(finished), weights_of(small_run))
 
 
@@ -113,7 +113,7 @@ def with_another_tokenizer(workdir):
 
 BEYOND_REPAIR = (  # whether its model was written, what happened to it, and what is said
     (False, lambda run: [halve(path) for path in (run / "checkpoints").iterdir()], "{}/checkpoints are damaged"),
-    (True, without_checkpoints, "There are no checkpoints to write it anew from"),
+    (True, without_checkpoints, "There are no checkpoints to restore it from"),
     (False, lambda run: shutil.rmtree(run / "tokenizers"), "{}/tokenizers/text.json: "),
     (False, lambda run: flip(run / "tokenizers" / "text.model"), "{}/tokenizers/text.model is damaged"),
     (True, lambda run: flip(run / "tokenizers" / "text.model"), "{}/tokenizers/text.model is damaged"),

@@ -61,10 +61,10 @@ def exhaust_numpy():
 
 
 EVENTS = {
-    interrupt: (130, "interrupted; {}. Go on with: {}"),
-    terminate: (143, "terminated; {}. Go on with: {}"),
-    exhaust: (1, "error: out of memory; {}. To go on, lower training.batch_tokens, now 512: {}"),
-    exhaust_numpy: (1, "error: out of memory; {}. To go on, lower training.batch_tokens, now 512: {}"),
+    interrupt: (130, "interrupted; {}. Resume with: {}"),
+    terminate: (143, "terminated; {}. Resume with: {}"),
+    exhaust: (1, "error: out of memory; {}. To resume, lower training.batch_tokens, now 512: {}"),
+    exhaust_numpy: (1, "error: out of memory; {}. To resume, lower training.batch_tokens, now 512: {}"),
 }
 
 
@@ -151,7 +151,7 @@ def test_an_error_while_a_signal_is_held_is_the_one_that_is_said(labelled_spec, 
     happening_at(monkeypatch, 2, interrupt)
     assert train("cnn_classifier", labelled_spec, workdir, "--set", *CONVOLUTIONS) == 1
     line = capsys.readouterr().err.splitlines()[-1]
-    assert line.startswith("error: no space left on the disk; there is no checkpoint yet. Go on with: python -m")
+    assert line.startswith("error: no space left on the disk; there is no checkpoint yet. Resume with: python -m")
     assert list((workdir / "checkpoints").iterdir()) == []
 
 
@@ -211,7 +211,7 @@ def test_the_command_to_go_on_can_be_pasted(tmp_path):
     workdir.write_text(workdir.config, "{}")
     with pytest.raises(RunStopped) as stopped, explained(workdir):
         raise KeyboardInterrupt
-    words = shlex.split(str(stopped.value).partition("Go on with: ")[2])
+    words = shlex.split(str(stopped.value).partition("Resume with: ")[2])
     assert words == [*"python -m training.train --workdir".split(), str(workdir.path), "--resume"]
 
 

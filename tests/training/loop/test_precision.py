@@ -85,7 +85,7 @@ def test_what_was_measured_is_remembered_for_this_model_and_machine(machine, lab
         assert train("cnn_classifier", labelled_spec, tmp_path / name, "--set", *SHORT, *sizes) == 0
         assert precision_of(tmp_path / name) == "mixed_bfloat16"
         assert len(measured) == (2 if name == "wider" else 1)
-        assert ("when it was measured last" in capsys.readouterr().err) == (name == "second")
+        assert ("in an earlier measurement" in capsys.readouterr().err) == (name == "second")
     for path in (tmp_path / "keras").rglob("precision-*"):
         path.write_bytes(b"\xff damaged")
     assert train("cnn_classifier", labelled_spec, tmp_path / "damaged", "--set", *SHORT) == 0

@@ -19,7 +19,7 @@ from training.loop import progress as module
 from training.loop.failures import LossLost
 from training.loop.progress import Progress, announce, taking_long
 from training.loop.resolve import resolve
-from training.loop.trainer import _chosen_for_the_user
+from training.loop.trainer import _chosen_settings
 
 CLOCK = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
 
@@ -246,11 +246,11 @@ def test_what_takes_long_is_announced_and_nothing_else(capsys, monkeypatch):
     assert lines_of(capsys) == ["reading data"]
 
 
-def test_what_was_chosen_for_the_user():
+def test_what_was_chosen_settings():
     config = resolve("transformer_tiny", "dates", ["model.dropout=0.2", "training.max_steps=2000"])
-    chosen = _chosen_for_the_user(config)
+    chosen = _chosen_settings(config)
     assert {"model.normalize_first=true", "training.max_steps=2000", "training.warmup_steps=300"} <= {*chosen}
     assert not any("dropout" in setting for setting in chosen), "the user chose it"
-    assert _chosen_for_the_user(resolve("transformer_tiny", "dates", ["model.normalize_first=off"]))[0] == (
+    assert _chosen_settings(resolve("transformer_tiny", "dates", ["model.normalize_first=off"]))[0] == (
         "model.normalize_first=false"
     )

@@ -122,7 +122,7 @@ def test_long_sentences_are_cut_and_counted(text_spec, capsys):
         assert lengths.max() == 20
         assert (padded(rows)[np.arange(len(lengths)), lengths - 1] == END).all()
     longer = sum(max(len(s), len(t)) > 19 for s, t in zip(*vars(data.split("train")).values(), strict=True))
-    assert f"{longer} of 300 pairs of the train split are cut at 20 symbols" in capsys.readouterr().err
+    assert f"{longer} of 300 pairs of the train split are truncated to 20 symbols" in capsys.readouterr().err
     batches = task.batches(config.data, data, "val", tokenizers, batch_tokens=100)
     for side, rows in zip(("source", "target"), batches.sides, strict=True):
         assert tokenizers[side].decode(padded(rows)) == getattr(data.split("val"), side)
@@ -138,7 +138,7 @@ def test_a_finished_run_is_left_alone(text_workdir, text_spec, capsys):
     before = {path: path.stat().st_mtime for path in text_workdir.rglob("*")}
     assert train("transformer_tiny", text_spec, text_workdir, "--resume") == 0
     output = capsys.readouterr()
-    assert "is trained already" in output.err
+    assert "is already trained" in output.err
     metrics = json.loads(output.out)
     assert metrics == {"workdir": str(text_workdir), **final_of(text_workdir)}, "what was kept, not the last round"
     assert metrics["step"] == 60 and metrics["final"] is True
@@ -152,11 +152,15 @@ def test_a_run_is_not_overwritten(text_workdir, text_spec, tmp_path, capsys):
         return capsys.readouterr().err
 
     line = refused("transformer_tiny", text_spec)
-    assert line.startswith(f"error: {text_workdir} holds a run already; add --resume to go on with it, or name another")
+    assert line.startswith(
+        f"error: {text_workdir} already contains a run; add --resume to resume it, or choose another"
+    )
     line = refused("rnnsearch", text_spec, "--resume")
-    assert line.startswith(f"error: {text_workdir} holds a run of transformer_tiny on {text_spec}. Received: rnnsearch")
+    assert line.startswith(
+        f"error: {text_workdir} contains a run of transformer_tiny on {text_spec}. Received: rnnsearch"
+    )
     line = refused("transformer_tiny", write_text(tmp_path), "--resume")
-    assert "holds a run of transformer_tiny" in line and str(tmp_path) in line
+    assert "contains a run of transformer_tiny" in line and str(tmp_path) in line
 
 
 def test_what_leaves_nothing_behind(text_spec, tmp_path, capsys):
@@ -165,7 +169,7 @@ def test_what_leaves_nothing_behind(text_spec, tmp_path, capsys):
     assert train("transformer_tiny", text_spec, new, "--resume") == 2
     assert run_quietly(main, "--workdir", new, "--resume") == 2
     output = capsys.readouterr()
-    assert output.out == "" and output.err.count(f"error: {new} holds no run to go on with.") == 2
+    assert output.out == "" and output.err.count(f"error: {new} contains no run to resume.") == 2
     assert not new.exists()
     assert train("transformer_tiny", text_spec, new, "--set", *TRANSFORMER, "model.num_heads=3") == 2
     assert not (new / "config.json").exists()
@@ -249,7 +253,7 @@ def test_a_finished_run_can_go_on_for_longer(small_run, labelled_spec, copied, c
     assert [step for step, *_ in losses_of(workdir)] == [3, 6, 9, 12]
     assert final_of(workdir)["step"] == 12
     card = (workdir / "MODEL_CARD.md").read_text(encoding="utf-8")
-    assert "After step 9 it went on with training.max_steps=12; the command has the last settings." in card
+    assert "After step 9 it was resumed with training.max_steps=12; the command has the last settings." in card
     assert train("cnn_classifier", labelled_spec, workdir, "--resume", "--set", "training.ema=0.5") == 2
     assert "training.ema=0.9" in capsys.readouterr().err
 

@@ -107,7 +107,7 @@ def test_what_does_not_fit(labelled_workdir, labelled_spec, tmp_path, capsys, su
     for arguments, message in (
         (["--set", "model.model_dim=8"], r"model\.model_dim=16.* Received: model\.model_dim=8"),
         (["--set", "data.tokenizer=chars"], r"data\.tokenizer=words.* Received: data\.tokenizer=chars"),
-        (["--model", "cnn_classifier"], "holds a self_attention_classifier.* Received: cnn_classifier"),
+        (["--model", "cnn_classifier"], "contains a self_attention_classifier.* Received: cnn_classifier"),
         (["--data", "dates"], "self_attention_classifier is a classifier model; dates is seq2seq data"),
         (["--init_from", tmp_path / "unfinished"], "has no model.keras: its training has not finished"),
     ):
@@ -160,7 +160,7 @@ def test_the_rank_is_below_the_sides_of_matrices(capsys):
     add_lora(model, 2)
     assert not vectors & {variable.path for variable in model.trainable_variables}
     matrices, corrected, others = re.search(
-        r"to (\d+) matrices of (\S+) weights; (\S+) weights", capsys.readouterr().err
+        r"for (\d+) matrices of (\S+) weights; (\S+) other weights", capsys.readouterr().err
     ).groups()
     assert int(matrices) * 2 == len(model.trainable_variables)
     assert int(corrected.replace(",", "")) + int(others.replace(",", "")) == total

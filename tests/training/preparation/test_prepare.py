@@ -149,8 +149,8 @@ def test_filters(tmp_path, capsys):
 
 
 BAD_ARGUMENTS = (
-    (["--set", "data.max_length=5"], "data.max_length is a matter of training; ids depend on data.tokenizer"),
-    (["--set", "model.units=5"], "model.units is a matter of training"),
+    (["--set", "data.max_length=5"], "data.max_length is a setting of training; ids depend on data.tokenizer"),
+    (["--set", "model.units=5"], "model.units is a setting of training"),
     (["--set", "data.vocab_sise=5"], "vocab_sise"),
     (["--shards", "-1"], "--shards"),
     (["--min_symbols", "0"], "--min_symbols"),
@@ -204,7 +204,7 @@ def test_options_that_data_have_no_use_for(tmp_path, capsys, subtests):
 
 def test_running_text_stays_whole(tmp_path, capsys):
     assert prepare(write_lines(tmp_path / "lines"), tmp_path / "out", "--duplicates", "drop") == 2
-    assert "one running text" in capsys.readouterr().err
+    assert "one continuous text" in capsys.readouterr().err
 
 
 def test_an_interrupted_preparation_goes_on(tmp_path, monkeypatch, capsys):
@@ -223,7 +223,7 @@ def test_an_interrupted_preparation_goes_on(tmp_path, monkeypatch, capsys):
         assert prepare(spec, tmp_path / "out", *options) == 130
     assert not (tmp_path / "out/manifest.json").exists()
     assert run_quietly(main, "--data", "sums", "--output", tmp_path / "out") == 2
-    assert "another preparation" in capsys.readouterr().err
+    assert "unfinished preparation" in capsys.readouterr().err
     (tmp_path / "out/.tmp-1-left").touch()
     (tmp_path / "out/train-00001.shard").write_bytes(b"cut off")
     monkeypatch.setattr(run, "make_shard", lambda job: (made.append(job.number), shard_job.make_shard(job)))
@@ -231,7 +231,7 @@ def test_an_interrupted_preparation_goes_on(tmp_path, monkeypatch, capsys):
     assert made == [0, 1, 1, 2, 3, 4, 0, 0], "all but what was complete; then val and test"
     assert files_of(tmp_path / "out") == files_of(tmp_path / "whole")
     assert prepare(spec, tmp_path / "out", *options) == 0
-    assert "is prepared already" in capsys.readouterr().err
+    assert "is already prepared" in capsys.readouterr().err
     assert prepare(spec, tmp_path / "out", *options, "--seed", 3) == 2
     assert "--seed was 0 and is 3" in capsys.readouterr().err
 
@@ -270,7 +270,7 @@ def test_damage_is_named_on_use(tmp_path):
     data[-1] ^= 1
     shard.write_bytes(data)
     loaded = load_data(f"prepared:{tmp_path / 'out'}")
-    with pytest.raises(ValueError, match=re.escape(f"{shard} is damaged: its SHA-256 sum is another")):
+    with pytest.raises(ValueError, match=re.escape(f"{shard} is damaged: its SHA-256 sum differs")):
         loaded.shards.columns("train")
     with pytest.raises(ValueError, match="ids"):
         loaded.split("train").source[0]
@@ -314,7 +314,7 @@ def test_a_sample_is_uniform_and_in_order():
     def draw(seed):
         sample = Sample(5, seed)
         for first in range(0, 20, 4):
-            sample.see(4, lambda place, first=first: (str(first + place),))
+            sample.add(4, lambda index, first=first: (str(first + index),))
         return [int(text) for (text,) in sample.texts()]
 
     drawn = [draw(seed) for seed in range(800)]

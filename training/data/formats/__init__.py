@@ -1,1 +1,1 @@
-"""A file for each kind of data SPEC; each registers its loader with `register_data`."""
+"""Data formats, a file each, which registers its loader with `register_data`."""

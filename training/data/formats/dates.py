@@ -13,8 +13,8 @@ is dropped when its skeleton — digits masked, punctuation, case and weekday ig
 anywhere in the collection. Months in digits are used where the year comes first or the fields are marked
 (年月日).
 
-Every day from 1900 to 2099 belongs to one split, whatever the seed: no date of a test is seen in
-training, in any language.
+Every day from 1900 to 2099 belongs to one split, for every seed: the training split has no date of the test split, in
+any language.
 """
 
 import functools
@@ -46,7 +46,7 @@ SCRIPTS = {
     "Japanese": ("ja",),
     "Hangul": ("ko",),
 }
-"""The locales by the script that they are written in."""
+"""The locales by their script."""
 
 FIRST_YEAR, LAST_YEAR = 1900, 2099
 SIZES = {"train": 40_000, "val": 1_000, "test": 2_000}
@@ -58,7 +58,7 @@ _DIGITS = {
     system: str.maketrans({str(digit): chr(ord(zero) + digit) for digit in range(10)})
     for system, zero in _ZEROS.items()
 }
-# Non-breaking spaces become plain ones, and the invisible bidi marks go.
+# Non-breaking spaces become plain ones, and invisible bidi marks are removed.
 _PLAIN = str.maketrans({"\u00a0": " ", "\u202f": " ", "\u2009": " ", "\u200e": None, "\u200f": None})
 _LOWER_SHARE = 0.125
 
@@ -98,22 +98,22 @@ class Form:
         return text.translate(_PLAIN).translate(_DIGITS[digits])
 
     def reading(self, month: int) -> tuple[str, tuple[tuple[str, ...], int | None]]:
-        """Returns the skeleton that a reader sees for a month, and what it says."""
-        shown, roles, named = [], [], None
+        """Returns the visible skeleton of a month, and its meaning: the order of the numbers, and the named month."""
+        visible, roles, named_month = [], [], None
         for part in self.parts:
             if isinstance(part, str):
-                shown.append(part)
+                visible.append(part)
             elif part[0] == "M":
                 name = part[1][month]
-                shown.append(re.sub(r"\d+", "#", name))
+                visible.append(re.sub(r"\d+", "#", name))
                 if any(character.isdigit() for character in name):
                     roles.append("M")
                 else:
-                    named = month
+                    named_month = month
             elif part[0] != "E":
-                shown.append("####" if part[0] == "y" else "#")
+                visible.append("####" if part[0] == "y" else "#")
                 roles.append(part[0])
-        return _skeleton("".join(shown)), (tuple(roles), named)
+        return _skeleton("".join(visible)), (tuple(roles), named_month)
 
 
 def locales() -> tuple[str, ...]:
@@ -126,7 +126,7 @@ def forms(locale: str, month: int | None = None) -> tuple[Form, ...]:
 
     Args:
         locale: One of `locales()`.
-        month: Number from 1 to 12 to ask for the forms of one month; `None` for those of any.
+        month: Number of a month, from 1 to 12, to return its forms only; `None` for those of any month.
 
     Raises:
         InputError: The locale is not in the dataset.
@@ -139,7 +139,7 @@ def forms(locale: str, month: int | None = None) -> tuple[Form, ...]:
 
 
 def render(day: date, locale: str, form: str | None = None, digits: str | None = None) -> str:
-    """Writes a date out.
+    """Formats a date.
 
     Args:
         day: The date, 1000 or later.
@@ -148,29 +148,29 @@ def render(day: date, locale: str, form: str | None = None, digits: str | None =
         digits: A numbering system; `None` takes the native one where there is one.
 
     Returns:
-        The date as a line of the dataset would have it, in its usual case.
+        The date as in a line of the dataset, in its usual case.
 
     Raises:
-        InputError: Such a rendering is not in the dataset.
+        InputError: The dataset has no such rendering.
     """
-    known = {candidate.name: candidate for candidate in forms(locale, day.month)}
-    if not known:
+    candidates = {candidate.name: candidate for candidate in forms(locale, day.month)}
+    if not candidates:
         raise InputError(f"Every form for month {day.month} in {locale!r} is ambiguous; take another month or locale.")
     if form is None:
-        form = "long" if "long" in known else next(iter(known))
-    if form not in known:
-        raise unknown_name(f"unambiguous form of month {day.month} in {locale!r}", form, known)
-    systems = known[form].digits
+        form = "long" if "long" in candidates else next(iter(candidates))
+    if form not in candidates:
+        raise unknown_name(f"unambiguous form of month {day.month} in {locale!r}", form, candidates)
+    systems = candidates[form].digits
     if digits is not None and digits not in systems:
         raise unknown_name(f"numbering system of {locale!r}", digits, systems)
-    return known[form].render(day, digits or systems[-1])
+    return candidates[form].render(day, digits or systems[-1])
 
 
 def in_every_script(day: date, scripts: Sequence[str] | None = None) -> dict[str, str]:
-    """Writes one date once in each script.
+    """Formats one date once in each script.
 
     Args:
-        day: The date; take it from `days("test")` to show a model what it has not seen.
+        day: The date; `days("test")` are not in the training data.
         scripts: Which of `SCRIPTS`; `None` for all.
 
     Returns:
@@ -189,7 +189,7 @@ def in_every_script(day: date, scripts: Sequence[str] | None = None) -> dict[str
 
 @functools.cache
 def days(split: str) -> tuple[date, ...]:
-    """Returns the days that belong to a split: 85 % train, 5 % val, 10 % test, whatever the seed."""
+    """Returns the days of a split: 85 % train, 5 % val, 10 % test, the same for every seed."""
     check_split(split)
     first, last = date(FIRST_YEAR, 1, 1).toordinal(), date(LAST_YEAR, 12, 31).toordinal()
     ordinals = list(range(first, last + 1))
@@ -212,11 +212,11 @@ def examples(split: str, seed: int = 0) -> list[Example]:
 
 @register_data("dates", "dates")
 def load_dates(spec: str, seed: int = 0) -> ParallelData:
-    """Opens the generated dataset; by default characters, with a vocabulary for each side."""
+    """Opens the generated dataset; the default tokenizer is characters, with a vocabulary for each side."""
 
     def load_split(name: str) -> Pairs:
-        made = examples(name, seed)
-        return Pairs([example.text for example in made], [example.iso for example in made])
+        pairs = examples(name, seed)
+        return Pairs([example.text for example in pairs], [example.iso for example in pairs])
 
     return ParallelData(spec=spec, tokenizer="chars", shared_vocabulary=False, load_split=load_split)
 
@@ -239,16 +239,16 @@ def _unambiguous() -> dict[int, dict[str, list[Form]]]:
         for month in range(1, 13):
             skeleton, reading = form.reading(month)
             readings[skeleton].add(reading)
-    kept: dict[int, dict[str, list[Form]]] = {month: {} for month in range(1, 13)}
+    unambiguous: dict[int, dict[str, list[Form]]] = {month: {} for month in range(1, 13)}
     for form in collection:
-        for month, groups in kept.items():
+        for month, groups in unambiguous.items():
             if len(readings[form.reading(month)[0]]) == 1:
                 groups.setdefault(form.locale, []).append(form)
-    return kept
+    return unambiguous
 
 
 def _all_forms(locale: str) -> list[Form]:
-    """Returns the forms of a locale by CLDR, without the patterns that only a native can place."""
+    """Returns the CLDR forms of a locale, without patterns that only a native can understand."""
     data = Locale.parse(locale)
     patterns = {name: data.date_formats[name].pattern for name in ("long", "full", "medium", "short")}
     skeletons = data.datetime_skeletons
@@ -266,7 +266,7 @@ def _all_forms(locale: str) -> list[Form]:
 
 
 def _can_be_placed(pattern: str) -> bool:
-    """Returns whether a stranger can tell which number is what: a full year, and no bare month between others."""
+    """Returns whether the meaning of each number is clear: a full year, and no month in digits between others."""
     fields = [value for value in _tokens(pattern) if not isinstance(value, str)]
     widths = dict(fields)
     month = widths.get("M", widths.get("L"))
@@ -300,8 +300,8 @@ def _part(token: str | tuple[str, int], data: Locale) -> str | tuple[str, tuple[
 
 
 def _skeleton(text: str) -> str:
-    """Returns a text without what a reader ignores: case, composition, spacing and punctuation."""
+    """Returns a text with case, composition, spacing and punctuation normalised."""
     folded = unicodedata.normalize("NFC", text.translate(_PLAIN).casefold())
     # "#" is punctuation to Unicode, but here it replaces digits.
-    kept = (c if c == "#" or not unicodedata.category(c).startswith("P") else " " for c in folded)
-    return " ".join("".join(kept).split())
+    characters = (c if c == "#" or not unicodedata.category(c).startswith("P") else " " for c in folded)
+    return " ".join("".join(characters).split())

@@ -19,11 +19,11 @@ FORM = "tsv:DIR"
 
 @register_data("tsv", FORM)
 def load_labelled(spec: str, seed: int = 0) -> LabelledData:
-    """Opens a folder of labelled text, such as `tsv:data/trec`; by default words.
+    """Opens a folder of labelled text, such as `tsv:data/trec`; the default tokenizer is words.
 
     `DIR/train.tsv`, `DIR/test.tsv` and an optional `DIR/val.tsv` begin with the line `text<TAB>label`; each other line
-    is one example. Without `val.tsv` a tenth of the training examples, which the seed draws, is held out. That the
-    files exist is checked here; their lines are checked when a split is first used.
+    is one example. Without `val.tsv`, a tenth of the training examples is held out, drawn by the seed. Missing files
+    are reported here; lines are checked when a split is first used.
 
     Raises:
         InputError: The folder or a file is missing.
@@ -49,9 +49,9 @@ def load_labelled(spec: str, seed: int = 0) -> LabelledData:
 
 
 def read_labelled(path: Path) -> Labelled:
-    """Reads a file of `text<TAB>label` lines, of which the first names the columns.
+    """Reads a file of `text<TAB>label` lines, of which the first contains the names of the columns.
 
-    Quotes are characters like others. A label is read without the spaces around it.
+    Quotes have no special meaning. Spaces around a label are removed.
 
     Raises:
         InputError: With file and line: another header, a line without exactly one tab, a text or label that is blank,
@@ -64,7 +64,7 @@ def read_labelled(path: Path) -> Labelled:
     rows = [line.split("\t") for line in lines]
     for number, row in enumerate(rows, start=2):
         if len(row) != len(_COLUMNS):
-            raise InputError(f"{path}:{number}: expected one tab, between text and label; found {len(row) - 1}.")
+            raise InputError(f"{path}:{number}: expected one tab, between text and label. Received: {len(row) - 1}.")
         for column, value in zip(_COLUMNS, row, strict=True):
             if is_blank(value):
                 raise InputError(f"{path}:{number}: empty {column}. Fill or drop the line.")
@@ -72,13 +72,13 @@ def read_labelled(path: Path) -> Labelled:
 
 
 def check_classes(labels: Sequence[str], where: str) -> None:
-    """Raises InputError if all training examples have the same label; `where` is the place of the first of them."""
+    """Raises InputError if all training examples have the same label; `where` is the place of the first one."""
     if len(set(labels)) == 1:
         raise InputError(f"{where}: every training example is labelled {labels[0]!r}; a classifier needs two labels.")
 
 
 def check_labels(labels: Sequence[str], known: Sequence[str], where: Callable[[int], str]) -> None:
-    """Raises InputError for a label that training lacks; `where` returns the place of a number, counted from 0."""
+    """Raises InputError for a label that training lacks; `where` returns the place of an example by its index."""
     classes = set(known)
     for number, label in enumerate(labels):
         if label not in classes:

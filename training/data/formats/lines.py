@@ -1,4 +1,4 @@
-"""Plain text, and the folders that it is read from."""
+"""Plain text, in folders of text files."""
 
 from pathlib import Path
 
@@ -13,9 +13,9 @@ FORM = "lines:DIR"
 
 @register_data("lines", FORM)
 def load_lines(spec: str, seed: int = 0) -> TextData:
-    """Opens a folder of plain text, such as `lines:data/tinyshakespeare`; by default characters.
+    """Opens a folder of plain text, such as `lines:data/tinyshakespeare`; the default tokenizer is characters.
 
-    `DIR/train.txt` and `DIR/val.txt` must be there, `DIR/test.txt` may be missing. Each file is one running text, blank
+    `DIR/train.txt` and `DIR/val.txt` are required, `DIR/test.txt` is optional. Each file is one continuous text, blank
     lines included.
 
     Raises:

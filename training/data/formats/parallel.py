@@ -1,4 +1,4 @@
-"""Parallel text: pairs of source and target sentences, and the folders they are read from."""
+"""Parallel text: pairs of source and target sentences, in folders of text files."""
 
 from itertools import zip_longest
 from pathlib import Path
@@ -16,9 +16,8 @@ FORM = "text:DIR:SRC-TGT"
 def load_parallel(spec: str, seed: int = 0) -> ParallelData:
     """Opens a folder of parallel text, such as `text:data/multi30k:en-de`; by default one subword vocabulary for both.
 
-    `DIR/{train,val,test}.SRC` and `.TGT` hold one UTF-8 sentence a line. That all six files exist is
-    checked here, so that a run cannot end in a missing test set; their lines are checked when a split
-    is first used.
+    `DIR/{train,val,test}.SRC` and `.TGT` contain one UTF-8 sentence a line. Missing files are reported here, so that a
+    run cannot end in a missing test set; lines are checked when a split is first used.
 
     Raises:
         InputError: The SPEC is malformed, or the folder or a file is missing.
@@ -38,9 +37,9 @@ def load_parallel(spec: str, seed: int = 0) -> ParallelData:
 
 
 def read_pairs(source: Path, target: Path) -> Pairs:
-    """Reads two files of which line n of one translates line n of the other.
+    """Reads two files, in which line n of one translates line n of the other.
 
-    A pair of which both lines are blank is kept: it says that nothing translates to nothing.
+    A pair of two blank lines is kept.
 
     Raises:
         InputError: With file and line: invalid UTF-8, an empty file, unequal line counts, or a line that
@@ -56,7 +55,7 @@ def read_pairs(source: Path, target: Path) -> Pairs:
 
 
 def unequal(*files: tuple[Path, int]) -> InputError:
-    """Returns the error for two files that have so many lines each."""
+    """Returns the error for two files with unequal numbers of lines."""
     (shorter, count), (longer, _) = sorted(files, key=lambda file: file[1])
     (left, left_count), (right, right_count) = files
     return InputError(
@@ -71,7 +70,7 @@ def blank_side(number: int, blank: Path, other: Path) -> InputError:
 
 
 def _parse(spec: str) -> tuple[Path, str, str]:
-    """Splits `text:DIR:SRC-TGT`; only the last colon counts, so DIR may hold others."""
+    """Splits `text:DIR:SRC-TGT`; DIR may contain other colons."""
     directory, _, languages = spec.removeprefix("text:").rpartition(":")
     source, _, target = languages.partition("-")
     if not (directory and source and target) or "-" in target or "/" in languages:

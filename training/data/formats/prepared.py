@@ -1,4 +1,4 @@
-"""Corpora that `training.prepare` has encoded already."""
+"""Corpora encoded by `training.prepare`."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +18,7 @@ def load_prepared(spec: str, seed: int = 0) -> Dataset[Any]:
     """Opens token shards, such as `prepared:data/wmt14`; task and tokenizers are those of the data they were made from.
 
     Raises:
-        InputError: The folder holds no token shards, or they are damaged.
+        InputError: The folder contains no token shards, or they are damaged.
     """
     shards = open_shards(folder_of(spec, FORM))
     task, described = shards.manifest.task, shards.manifest.dataset
@@ -33,7 +33,7 @@ def load_prepared(spec: str, seed: int = 0) -> Dataset[Any]:
     if task == "language_model":
         joined, prompt_end = described["joined"], described["prompt_end"]
         return TextData(spec=spec, shards=shards, joined=joined, prompt_end=prompt_end, **options)
-    raise InputError(f"{shards.path} holds data of the task {task!r}, which this program does not know.")
+    raise InputError(f"{shards.path} contains data of the unknown task {task!r}.")
 
 
 def _reader(shards: TokenShards) -> Callable[[str], Split]:
@@ -50,12 +50,12 @@ def _reader(shards: TokenShards) -> Callable[[str], Split]:
 
 
 def original_spec(spec: str) -> str:
-    """Returns the SPEC of the data that token shards were prepared from; of other data their own."""
+    """Returns the SPEC of the data that token shards were prepared from; other SPECs are returned unchanged."""
     return _manifest(spec).spec if _is_prepared(spec) else spec
 
 
 def fixed_settings(spec: str) -> dict[str, Any]:
-    """Returns the settings of data that token shards were made with, which no run can change; none of other data."""
+    """Returns the settings of data that are fixed by token shards; none for other data."""
     return dict(_manifest(spec).settings) if _is_prepared(spec) else {}
 
 

@@ -1,10 +1,10 @@
-"""The `subjects` dataset: sentences of two nouns, to be labelled with the one that does what the verb says.
+"""The `subjects` dataset: sentences of two nouns, to be labelled with the subject of the verb.
 
     The cat sat on the mat.                         cat
     Later the mat slowly slid under the cat.        mat
 
-Sentences come in pairs in which the nouns have changed places, so that only their order tells. Every two nouns belong
-to one split, whatever the seed: the cat and the mat, in either order, are only in the test.
+Sentences come in pairs with exchanged nouns, so that only the order of the words determines the label. Every two nouns
+belong to one split, for every seed: the cat and the mat, in either order, are only in the test split.
 """
 
 import functools
@@ -35,7 +35,7 @@ _TESTED = ("cat", "mat")
 
 @functools.cache
 def nouns(split: str) -> tuple[tuple[str, str], ...]:
-    """Returns the pairs of nouns that belong to a split, whatever the seed."""
+    """Returns the pairs of nouns of a split, the same for every seed."""
     check_split(split)
     both = [pair for pair in itertools.combinations(NOUNS, 2) if pair != _TESTED]
     random.Random("the nouns of each split").shuffle(both)
@@ -46,13 +46,13 @@ def nouns(split: str) -> tuple[tuple[str, str], ...]:
 
 def examples(split: str, seed: int = 0) -> list[tuple[str, str]]:
     """Generates a split: distinct sentences and the label of each; examples 2n and 2n + 1 have the same words."""
-    chance, made = random.Random(f"subjects {split} {seed}"), dict[str, str]()
+    chance, sentences = random.Random(f"subjects {split} {seed}"), dict[str, str]()
     pairs = nouns(split)
-    while len(made) < SIZES[split]:
-        first, second = pairs[len(made) // 2 % len(pairs)]
+    while len(sentences) < SIZES[split]:
+        first, second = pairs[len(sentences) // 2 % len(pairs)]
         frame = _frame(chance)
-        made |= {frame.format(first, second): first, frame.format(second, first): second}
-    return list(made.items())
+        sentences |= {frame.format(first, second): first, frame.format(second, first): second}
+    return list(sentences.items())
 
 
 def _frame(chance: random.Random) -> str:
@@ -70,10 +70,10 @@ def _frame(chance: random.Random) -> str:
 
 @register_data("subjects", "subjects")
 def load_subjects(spec: str, seed: int = 0) -> LabelledData:
-    """Opens the generated dataset; by default words."""
+    """Opens the generated dataset; the default tokenizer is words."""
 
     def load_split(name: str) -> Labelled:
-        made = examples(name, seed)
-        return Labelled([text for text, _ in made], [label for _, label in made])
+        pairs = examples(name, seed)
+        return Labelled([text for text, _ in pairs], [label for _, label in pairs])
 
     return LabelledData(spec=spec, tokenizer="words", load_split=load_split)

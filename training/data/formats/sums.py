@@ -3,8 +3,8 @@
     17+25=42
     42-25=17
 
-Every two numbers belong to one split, whatever the seed: if 17+25 is tested, then neither it nor 25+17 nor 25-17 is
-seen in training. No difference is negative.
+Every two numbers belong to one split, for every seed: if 17+25 is in the test split, then neither it nor 25+17 nor
+25-17 is in the training split. No difference is negative.
 """
 
 import functools
@@ -17,12 +17,12 @@ LARGEST = 99
 """The largest number to be added or subtracted."""
 
 SIZES = {"train": 11_900, "val": 1_000, "test": 2_000}
-"""Lines in each split; nearly as many as its numbers allow."""
+"""Lines in each split; nearly all that its numbers allow."""
 
 
 @functools.cache
 def operands(split: str) -> tuple[tuple[int, int], ...]:
-    """Returns the numbers (larger, smaller) that belong to a split, whatever the seed."""
+    """Returns the numbers (larger, smaller) of a split, the same for every seed."""
     check_split(split)
     both = [(larger, smaller) for larger in range(LARGEST + 1) for smaller in range(larger + 1)]
     random.Random("the operands of each split").shuffle(both)
@@ -32,14 +32,14 @@ def operands(split: str) -> tuple[tuple[int, int], ...]:
 
 
 def lines(split: str, seed: int = 0) -> list[str]:
-    """Generates a split: distinct lines in random order; the seed draws which and in what order."""
+    """Generates a split: distinct lines, drawn and ordered by the seed."""
     possible = [line for larger, smaller in operands(split) for line in _lines_of(larger, smaller)]
     return random.Random(f"sums {split} {seed}").sample(possible, SIZES[split])
 
 
 @register_data("sums", "sums")
 def load_sums(spec: str, seed: int = 0) -> TextData:
-    """Opens the generated dataset; separate lines, by default characters."""
+    """Opens the generated dataset of separate lines; the default tokenizer is characters."""
 
     def load_split(name: str) -> Texts:
         return Texts(lines(name, seed))
@@ -48,6 +48,6 @@ def load_sums(spec: str, seed: int = 0) -> TextData:
 
 
 def _lines_of(larger: int, smaller: int) -> list[str]:
-    """Returns the lines that two numbers give, without repeating the sum of a number with itself."""
+    """Returns the lines of two numbers, without repeating the sum of a number with itself."""
     sums = {f"{larger}+{smaller}={larger + smaller}": None, f"{smaller}+{larger}={larger + smaller}": None}
     return [*sums, f"{larger}-{smaller}={larger - smaller}"]

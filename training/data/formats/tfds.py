@@ -1,8 +1,8 @@
 """Datasets of TensorFlow Datasets (TFDS): translations, classified texts and plain texts.
 
-TFDS is imported when a `tfds:` SPEC is opened, not before. A prepared dataset is read without TensorFlow, whatever the
-backend: its files hold `tf.train.Example` messages, which need protocol buffers only. TensorFlow comes in where TFDS
-has to download and prepare a dataset.
+TFDS is imported when a `tfds:` SPEC is first opened. A prepared dataset is read without TensorFlow, on every backend:
+its files contain `tf.train.Example` messages, which need protocol buffers only. TensorFlow is needed where TFDS has to
+download and prepare a dataset.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ FORM = "tfds:NAME[/CONFIG][:SRC-TGT]"
 
 _NAMES = {"train": ("train",), "val": ("validation", "val", "valid", "dev"), "test": ("test",)}
 _INFO = "dataset_info.json"
-_HIDDEN = -1  # The label of examples that a leaderboard keeps for itself, such as those of GLUE's test splits.
+_HIDDEN = -1  # The label of examples whose labels are not published, such as those of GLUE's test splits.
 _RETRIES = 4
 _CATALOG = "https://www.tensorflow.org/datasets/catalog/overview"
 
@@ -37,12 +37,12 @@ _CATALOG = "https://www.tensorflow.org/datasets/catalog/overview"
 def load_tfds(
     spec: str, seed: int = 0, max_examples: int = 0, check_task: Callable[[str], None] = lambda task: None
 ) -> Dataset[Any]:
-    """Opens a dataset of TFDS, such as `tfds:wmt14_translate/de-en:de-en`; downloads and prepares it if TFDS has not.
+    """Opens a dataset of TFDS, such as `tfds:wmt14_translate/de-en:de-en`; downloads and prepares it if necessary.
 
-    NAME[/CONFIG] may also be the folder of a prepared dataset, the one with `dataset_info.json`. The task follows from
-    the features. Two texts, named as the languages or by the dataset itself as input and output, make it sequence to
-    sequence; a text and a `ClassLabel` make it classification; a single text, language modelling. The split
-    `validation` is val; without one, a tenth of the training examples is held out, or of one long text its last tenth.
+    NAME[/CONFIG] may also be the folder of a prepared dataset, the one with `dataset_info.json`. The task is derived
+    from the features. Two texts, named as the languages or declared by the dataset as input and output, are for
+    sequence to sequence; a text and a `ClassLabel`, classification; a single text, language modelling. The split
+    `validation` is val; without one, a tenth of the training examples is held out, or the last tenth of one long text.
     A test split may be missing. For the arguments see `load_data`.
 
     Returns:
@@ -58,9 +58,9 @@ def load_tfds(
         source = _Source(name, _open(name), max_examples)
         reading = _pairs_reading(source, languages) or _labelled_reading(source) or _text_reading(source)
         if reading is None or languages and reading[0] is not ParallelData:
-            wanted = f"texts named as in {languages}" if languages else "a translation, a text and its class, or a text"
-            raise InputError(f"The features of {name} are {source.described()}; expected {wanted}.")
-        # After the checks of features and task, so that gigabytes are not downloaded in vain.
+            expected = f"texts named {languages}" if languages else "a translation, a text and its class, or a text"
+            raise InputError(f"The features of {name} are {source.described()}; expected {expected}.")
+        # Features and task are checked before gigabytes are downloaded.
         check_task(reading[0].task)
         source.prepare()
     dataset, read, options = reading
@@ -70,24 +70,24 @@ def load_tfds(
         where = f"{name}, split train"
         read = _with_last_tenth(read, where) if options.get("joined") else with_held_out(read, seed, where)
     splits = tuple(split for split in SPLITS if split != "test" or split in source.splits)
-    # Published data may be large, or hide the labels of the test split: it is read when it is needed.
+    # The test split is read when needed, since published data may be large, or lack its labels.
     opened: Dataset[Any] = dataset(spec=spec, load_split=read, splits=splits, checked=("train", "val"), **options)
     return opened
 
 
 class _Source:
-    """A dataset of TFDS, read column by column once it is prepared."""
+    """A dataset of TFDS, read column by column after its preparation."""
 
     def __init__(self, name: str, builder: Any, max_examples: int):
         self.name, self.builder, self.max_examples = name, builder, max_examples
-        # Sorted, since TFDS reads them from a folder in any order.
+        # TFDS reads them from a folder in any order.
         self.features = dict(sorted((builder.info.features or {}).items()))
         self.splits: dict[str, str] = {}
         self.is_one_text = False
 
     def prepare(self) -> None:
-        """Downloads and prepares the dataset if need be, and finds its splits."""
-        # A dataset opened by its folder is one that cannot be prepared.
+        """Downloads and prepares the dataset if necessary, and matches its splits to ours."""
+        # A dataset opened by its folder is already prepared.
         if type(self.builder).__name__ != "ReadOnlyBuilder" and not self.builder.is_prepared():
             _prepare(self.name, self.builder)
         available = self.builder.info.splits
@@ -98,20 +98,20 @@ class _Source:
         self.is_one_text = available[self.splits["train"]].num_examples == 1
 
     def keys(self, kind: str) -> list[str]:
-        """Returns the names of the features of a class, scalars only."""
+        """Returns the names of the scalar features of a class."""
         return [key for key, value in self.features.items() if type(value).__name__ == kind and value.shape == ()]
 
     def supervised(self) -> tuple[str, str]:
-        """Returns which features the dataset itself names as input and output; empty where it does not."""
+        """Returns the features that the dataset declares as input and output; empty if it has none."""
         keys = self.builder.info.supervised_keys
         return keys if keys and len(keys) == 2 and all(isinstance(key, str) for key in keys) else ("", "")
 
     def described(self) -> str:
-        """Returns the features, for a message."""
+        """Returns a description of the features, for messages."""
         return ", ".join(f"{key} ({type(value).__name__})" for key, value in self.features.items()) or "unknown"
 
     def at(self, split: str, number: int) -> str:
-        """Returns the place of an example, for a message; `train[7:8]` is how one asks TFDS for it."""
+        """Returns the place of an example, for messages, with its slice in TFDS, such as `train[7:8]`."""
         theirs = self.splits[split]
         return f"{self.name}, example {number} of split {theirs} ({theirs}[{number}:{number + 1}])"
 
@@ -140,14 +140,14 @@ _Reading = tuple[type[Any], Callable[[str], Any], dict[str, Any]]
 
 
 def _pairs_reading(source: _Source, languages: str) -> _Reading | None:
-    """Returns how to read a translation, if this is one."""
+    """Returns the reader of a translation, or `None` for other data."""
     texts, named = source.keys("Text"), source.supervised()
     cuts = [(languages[:i], languages[i + 1 :]) for i, character in enumerate(languages) if character == "-"]
     directions = cuts if languages else [named]
     fitting = [(left, right) for left, right in directions if left in texts and right in texts and left != right]
     if not fitting:
         if not languages and type(source.builder.info.features).__name__ == "Translation":
-            raise InputError(f"{source.name} translates between {' and '.join(texts)}; end the SPEC in :SRC-TGT.")
+            raise InputError(f"{source.name} translates between {' and '.join(texts)}; append :SRC-TGT to the SPEC.")
         return None
     keys = fitting[0]
 
@@ -156,14 +156,14 @@ def _pairs_reading(source: _Source, languages: str) -> _Reading | None:
         for number, sides in enumerate(zip(pairs.source, pairs.target, strict=True)):
             blank = [key for key, side in zip(keys, sides, strict=True) if is_blank(side)]
             if len(blank) == 1:
-                raise InputError(f"{source.at(split, number)}: {blank[0]} is blank, the other side is not.")
+                raise InputError(f"{source.at(split, number)}: {blank[0]} is blank, but the other side is not.")
         return pairs
 
     return ParallelData, read, {"tokenizer": "subword", "shared_vocabulary": True}
 
 
 def _labelled_reading(source: _Source) -> _Reading | None:
-    """Returns how to read classified texts, if these are such."""
+    """Returns the reader of classified texts, or `None` for other data."""
     text, label = source.supervised()
     texts, labels = source.keys("Text"), source.keys("ClassLabel")
     if text not in texts or label not in labels:
@@ -172,14 +172,14 @@ def _labelled_reading(source: _Source) -> _Reading | None:
     if not text or not label:
         return None
     names = source.features[label].names
-    known: list[str] = []
+    train_labels: list[str] = []
 
     def read(split: str) -> Labelled:
         columns = source.columns(split, text, label)
         if split != "train" and set(columns[1]) == {_HIDDEN}:
             raise InputError(
-                f"{source.name}: split {source.splits[split]} hides its labels ({label} is {_HIDDEN} in all examples); "
-                f"use a split that has them, such as {'test' if split == 'val' else 'val'}."
+                f"{source.name}: split {source.splits[split]} has no labels ({label} is {_HIDDEN} in all examples); "
+                f"use a labelled split, such as {'test' if split == 'val' else 'val'}."
             )
         for number, (words, index) in enumerate(zip(*columns, strict=True)):
             if is_blank(words):
@@ -189,16 +189,16 @@ def _labelled_reading(source: _Source) -> _Reading | None:
         examples = Labelled(columns[0], [names[index] for index in columns[1]])
         if split == "train":
             check_classes(examples.labels, f"{source.name}, split train")
-            known[:] = sorted(set(examples.labels))
+            train_labels[:] = sorted(set(examples.labels))
         else:
-            check_labels(examples.labels, known or read("train").labels, lambda number: source.at(split, number))
+            check_labels(examples.labels, train_labels or read("train").labels, lambda number: source.at(split, number))
         return examples
 
     return LabelledData, read, {"tokenizer": "words"}
 
 
 def _text_reading(source: _Source) -> _Reading | None:
-    """Returns how to read plain texts, if these are such."""
+    """Returns the reader of plain texts, or `None` for other data."""
     texts = source.keys("Text")
     key = "text" if "text" in texts else next(iter(source.features), "")
     if key not in texts or source.keys("ClassLabel") or (key != "text" and len(source.features) > 1):
@@ -215,7 +215,7 @@ def _text_reading(source: _Source) -> _Reading | None:
 
 
 def _with_last_tenth(read: Callable[[str], Texts], where: str) -> Callable[[str], Texts]:
-    """Returns `Dataset.load_split` for one running text without a validation split."""
+    """Returns `Dataset.load_split` for one continuous text without a validation split."""
 
     def load_split(name: str) -> Texts:
         if name == "test":
@@ -241,7 +241,7 @@ def _parse(spec: str) -> tuple[str, str]:
 
 
 def _open(name: str) -> Any:
-    """Returns TFDS's builder of a dataset, which need not be prepared."""
+    """Returns TFDS's builder of a dataset, prepared or not."""
     import tensorflow_datasets as tfds
     from google.protobuf.json_format import ParseError
 
@@ -249,19 +249,19 @@ def _open(name: str) -> Any:
     if (folder / _INFO).is_file():
         try:
             return tfds.builder_from_directory(folder)
-        except (OSError, ValueError, TypeError, ParseError) as error:  # Its files are missing, or say other things.
+        except (OSError, ValueError, TypeError, ParseError) as error:  # Its files are missing or damaged.
             raise InputError(f"{folder} is not a prepared dataset ({_first_line(error)}).") from error
     if folder.is_dir() or name[0] in "./~":
-        raise InputError(f"{folder}: no {_INFO} there; name the folder of one version, such as ag_news_subset/1.0.0.")
+        raise InputError(f"{folder}: no {_INFO} in it; pass the folder of one version, such as ag_news_subset/1.0.0.")
     return _named(tfds, name)
 
 
 def _named(tfds: Any, name: str) -> Any:
-    """Returns the builder of a name."""
+    """Returns the builder of a dataset by its name."""
     dataset, _, config = name.partition(":")[0].partition("/")
-    if dataset not in (known := tfds.list_builders(with_community_datasets=False)):
-        if difflib.get_close_matches(dataset, known, cutoff=0.5):
-            raise unknown_name("TFDS dataset", dataset, known)
+    if dataset not in (available := tfds.list_builders(with_community_datasets=False)):
+        if difflib.get_close_matches(dataset, available, cutoff=0.5):
+            raise unknown_name("TFDS dataset", dataset, available)
         raise InputError(f"Unknown TFDS dataset {dataset!r}, and no such folder. Names: {_CATALOG}.")
     configs = tfds.builder_cls(dataset).builder_configs
     if config and config not in configs:
@@ -275,7 +275,7 @@ def _named(tfds: Any, name: str) -> Any:
 
 
 def _prepare(name: str, builder: Any) -> None:
-    """Downloads and prepares a dataset, and says so on standard error."""
+    """Downloads and prepares a dataset, with a note on standard error."""
     print(f"{name} is not in {builder.data_dir} yet: TFDS downloads and prepares it", file=sys.stderr, flush=True)
     try:
         # TFDS reports progress on either stream; standard output is for results.
@@ -284,28 +284,28 @@ def _prepare(name: str, builder: Any) -> None:
     except _failures_of_a_download() as error:
         raise InputError(
             f"{name} cannot be downloaded and prepared ({_first_line(error)}). "
-            "Where there is a network, prepare it, and give its folder: tfds:DIR."
+            "Prepare it on a machine with a network, and pass its folder: tfds:DIR."
         ) from error
 
 
 @contextlib.contextmanager
 def _few_retries() -> Iterator[None]:
-    """Makes TFDS give up on a host after a few seconds; without a network its ten retries take three minutes."""
+    """Limits TFDS's retries of downloads to a few seconds; without a network its ten retries take three minutes."""
     from tensorflow_datasets.core.download import downloader
 
     log = logging.getLogger("urllib3.connectionpool")
-    before = downloader.MAX_RETRIES, log.level
+    saved = downloader.MAX_RETRIES, log.level
     downloader.MAX_RETRIES = _RETRIES
-    log.setLevel(logging.ERROR)  # the last failure says the same
+    log.setLevel(logging.ERROR)  # repeated in the last failure
     try:
         yield
     finally:
-        downloader.MAX_RETRIES = before[0]
-        log.setLevel(before[1])
+        downloader.MAX_RETRIES = saved[0]
+        log.setLevel(saved[1])
 
 
 def _failures_of_a_download() -> tuple[type[Exception], ...]:
-    """Returns what TFDS raises for what the user can fix: no network, space or package, or unexpected files."""
+    """Returns the exceptions of TFDS that a user can fix: no network, space or package, or unexpected files."""
     from tensorflow_datasets.core.download import download_manager, extractor, util
 
     kinds = [OSError, ImportError, ValueError, AssertionError, RuntimeError, util.DownloadError]
@@ -321,8 +321,8 @@ def _examples(builder: Any, split: str, keys: tuple[str, ...]) -> Iterator[list[
     """Yields the values of some features of each example of a split, in the order of its files.
 
     Raises:
-        InputError: If a file is damaged, has not as many examples as `dataset_info.json` says, or is of a format that
-            cannot be read.
+        InputError: If a file is damaged, has another number of examples than in `dataset_info.json`, or has a format
+            that cannot be read.
     """
     kind = builder.info.file_format
     if kind is not None and kind.value != "tfrecord":
@@ -340,13 +340,13 @@ def _examples(builder: Any, split: str, keys: tuple[str, ...]) -> Iterator[list[
                 features = tf_example_pb2.Example.FromString(record).features.feature
                 values = [_value(features[key]) for key in keys]
             except (DecodeError, IndexError) as error:
-                raise InputError(f"{path}: record {number - 1} is not such an example; the file is damaged.") from error
+                raise InputError(f"{path}: record {number - 1} is not a valid example; the file is damaged.") from error
             yield values
         _check_count(str(path), number, expected)
 
 
 def _source_examples(builder: Any, split: str, keys: tuple[str, ...]) -> Iterator[list[Any]]:
-    """Yields the same of files that TFDS reads by itself, without TensorFlow."""
+    """Yields the same from files that TFDS reads itself, without TensorFlow."""
     number, where = 0, f"{builder.info.full_name}, split {split}"
     try:
         for number, example in enumerate(builder.as_data_source(split), start=1):
@@ -356,26 +356,26 @@ def _source_examples(builder: Any, split: str, keys: tuple[str, ...]) -> Iterato
             yield values
     except NotImplementedError as error:
         kind = builder.info.file_format.value
-        raise InputError(f"{builder.name}: files of format {kind} cannot be read; prepare others.") from error
-    except RuntimeError as error:  # of array_record
+        raise InputError(f"{builder.name}: files of format {kind} cannot be read; use another format.") from error
+    except RuntimeError as error:  # raised by array_record
         raise InputError(f"{where}: a file is damaged ({_first_line(error)}).") from error
     _check_count(where, number, builder.info.splits[split].num_examples)
 
 
 def _check_count(where: str, count: int, expected: int) -> None:
     if count != expected:
-        raise InputError(f"{where}: {count} examples where {_INFO} says {expected}; the data are damaged.")
+        raise InputError(f"{where}: {count} examples, but {_INFO} has {expected}; the data are damaged.")
 
 
 def _value(feature: Any) -> bytes | int:
-    """Returns the one value of a `tf.train.Feature`."""
+    """Returns the only value of a `tf.train.Feature`."""
     value: bytes | int = feature.bytes_list.value[0] if feature.bytes_list.value else feature.int64_list.value[0]
     return value
 
 
 @contextlib.contextmanager
 def _tensorflow_in_reach() -> Iterator[None]:
-    """Removes the block of `zoo.startup.start_backend` on TensorFlow, which TFDS would take for a loaded TensorFlow."""
+    """Unblocks the import of TensorFlow, since TFDS treats the block of `zoo.startup` as a loaded TensorFlow."""
     blocked = sys.modules.get("tensorflow", True) is None
     if blocked:
         del sys.modules["tensorflow"]
@@ -387,6 +387,6 @@ def _tensorflow_in_reach() -> Iterator[None]:
 
 
 def _first_line(error: Exception) -> str:
-    """Returns what kind of error it is and its first line, shortened."""
+    """Returns the type of an error and the first line of its message, shortened."""
     lines = str(error).strip().splitlines() or [""]
     return f"{type(error).__name__}: {lines[0][:200]}".removesuffix(": ")

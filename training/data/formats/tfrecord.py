@@ -1,4 +1,4 @@
-"""Files of TFRecords, read without TensorFlow: each record between its length and checksums of both."""
+"""Reads TFRecord files without TensorFlow: a record has its length before it, and both have checksums."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +19,7 @@ def read_records(path: Path) -> Iterator[bytes]:
                     raise InputError(f"{path}: the file ends within a record; it is damaged.")
                 record, tail = file.read(length), file.read(4)
                 if not (_fits(head[:8], head[8:]) and _fits(record, tail)):
-                    raise InputError(f"{path}: record {number} does not fit its checksum; the file is damaged.")
+                    raise InputError(f"{path}: record {number} does not match its checksum; the file is damaged.")
                 yield record
                 number += 1
     except OSError as error:
@@ -27,7 +27,7 @@ def read_records(path: Path) -> Iterator[bytes]:
 
 
 def _fits(content: bytes, stored: bytes) -> bool:
-    """Returns whether bytes have the stored checksum: CRC-32C, rotated by 15 bits, plus a constant."""
+    """Returns whether bytes match the stored checksum: CRC-32C, rotated by 15 bits, plus a constant."""
     crc: int = google_crc32c.value(content)
     masked = ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
     return masked == int.from_bytes(stored, "little")

@@ -1,4 +1,4 @@
-"""Files of named arrays of unsigned integers, written piece by piece and mapped into memory; nothing is pickled.
+"""Files of named arrays of unsigned integers, written piece by piece and mapped into memory, without pickle.
 
 All numbers are little-endian. A file begins with a header:
 
@@ -6,7 +6,7 @@ All numbers are little-endian. A file begins with a header:
     bytes 8-11    the version of this layout, 1
     bytes 12-15   the number A of arrays
     then, A times, 64 bytes:
-        40 bytes  the name, ASCII, filled up with zeros
+        40 bytes  the name, ASCII, padded with zeros
         8 bytes   bytes of a value: 1, 2, 4 or 8
         8 bytes   position of the first value in the file, a multiple of 64
         8 bytes   number of values
@@ -38,9 +38,9 @@ _BLOCK = 1 << 20
 
 
 class ArraysWriter:
-    """Writes a file of arrays in one go at the end, under a temporary name that is then renamed.
+    """Writes a file of arrays atomically, when it is finished.
 
-    Until then the arrays grow on the disk, so that memory does not depend on their sizes.
+    Until then the arrays grow on the disk, so that the memory does not depend on their sizes.
 
     Args:
         path: The file.
@@ -65,7 +65,7 @@ class ArraysWriter:
 
     def __enter__(self) -> Self:
         for name in self._widths:
-            # Beside the file itself, whose disk has room for it.
+            # In the folder of the file, whose disk must have the space anyway.
             file = tempfile.TemporaryFile(dir=self.path.parent)
             self._files[name] = self._stack.enter_context(file)
         return self
@@ -76,7 +76,7 @@ class ArraysWriter:
         self._stack.close()
 
     def append(self, name: str, values: Array) -> None:
-        """Adds values to the end of an array; they fit into its width."""
+        """Appends values to an array; they must fit into its width."""
         self._files[name].write(values.astype(f"<u{self._widths[name]}").tobytes())
 
     def finish(self) -> str:
@@ -112,13 +112,13 @@ def open_arrays(path: Path, sha256: str | None = None) -> dict[str, Array]:
         sha256: The SHA-256 sum that it must have; `None` to check its layout and size alone.
 
     Raises:
-        InputError: If it cannot be read, or is not as it was written; the file is named.
+        InputError: If it cannot be read or is damaged; the message contains its path.
     """
     try:
         with path.open("rb") as file:
             entries = _read_header(file, path)
         if sha256 is not None and checksum(path) != sha256:
-            raise InputError(f"{path} is damaged: its SHA-256 sum is another than in the manifest.")
+            raise InputError(f"{path} is damaged: its SHA-256 sum differs from that in the manifest.")
         return {name: _mapped(path, *entry) for name, entry in entries.items()}
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror}).") from error
@@ -129,7 +129,7 @@ def _read_header(file: IO[bytes], path: Path) -> dict[str, tuple[int, int, int]]
     size = path.stat().st_size
     head = file.read(_HEADER.size)
     if len(head) < _HEADER.size or not head.startswith(_MAGIC):
-        raise InputError(f"{path} is no file of token shards: it does not begin with {_MAGIC.decode()}.")
+        raise InputError(f"{path} is not a file of token shards: it does not begin with {_MAGIC.decode()}.")
     _, version, count = _HEADER.unpack(head)
     if version != _VERSION:
         raise InputError(f"{path} has version {version} of its layout; this program reads version {_VERSION}.")
@@ -140,16 +140,16 @@ def _read_header(file: IO[bytes], path: Path) -> dict[str, tuple[int, int, int]]
             raise InputError(f"{path} is damaged: it ends within its header.")
         name, width, position, values = _ENTRY.unpack(entry)
         if width not in (1, 2, 4, 8) or position % _ALIGNMENT or position < end:
-            raise InputError(f"{path} is damaged: its header is not what was written.")
+            raise InputError(f"{path} is damaged: its header is invalid.")
         entries[name.rstrip(b"\0").decode("ascii", "replace")] = (width, position, values)
         end = position + width * values
     if end > size or (size > end > 0):
-        raise InputError(f"{path} is damaged: it has {size:,} bytes, and its header says {end:,}.")
+        raise InputError(f"{path} is damaged: it has {size:,} bytes, but {end:,} by its header.")
     return entries
 
 
 def _mapped(path: Path, width: int, position: int, count: int) -> Array:
-    if not count:  # nothing cannot be mapped
+    if not count:  # an empty file cannot be mapped
         return np.zeros(0, f"<u{width}")
-    # Without the subclass, whose every slice costs more.
+    # Slices of `np.memmap` are slower than those of a plain array.
     return np.asarray(np.memmap(path, f"<u{width}", "r", position, (count,)))

@@ -1,4 +1,4 @@
-"""The manifest of token shards: what was prepared, from what, and what each file must be."""
+"""The manifest of token shards: their origin, settings and the checksums of all files."""
 
 import json
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ FORMAT, VERSION = "attention-zoo token shards", 1
 
 @dataclass(frozen=True)
 class FileEntry:
-    """A file, as it was written."""
+    """A file with its size and checksum."""
 
     file: str  # its path in the folder
     examples: int
@@ -24,26 +24,26 @@ class FileEntry:
 
 @dataclass(frozen=True)
 class SplitEntry:
-    """The files of a split, and how they came about."""
+    """The files of a split, and statistics of its preparation."""
 
     examples: int
-    read: int  # examples that the data have
-    dropped: Mapping[str, int]  # how many of them were left out, by the reason
+    read: int  # number of examples in the data
+    dropped: Mapping[str, int]  # number of examples that were left out, by reason
     symbols: Mapping[str, int]  # ids of each column, the ends included
-    has_texts: bool  # whether the texts stand beside the ids
+    has_texts: bool  # whether the texts are saved with the ids
     shards: list[FileEntry]
     order: FileEntry | None = None  # the examples in the order of their lengths
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """All that stands in `manifest.json`."""
+    """The contents of `manifest.json`."""
 
     spec: str  # the data that were prepared
     task: str
-    request: Mapping[str, Any]  # what was asked for: SPEC, settings and options
+    request: Mapping[str, Any]  # SPEC, settings and options
     settings: Mapping[str, Any]  # settings of `data.` that the ids depend on
-    dataset: Mapping[str, Any]  # what else a dataset says of itself, such as `joined`
+    dataset: Mapping[str, Any]  # further attributes of the dataset, such as `joined`
     tokenizers: Mapping[str, str]  # a hash of each tokenizer, by its name
     classes: list[str]  # the labels; label n of a shard is the n-th
     splits: Mapping[str, SplitEntry] = field(default_factory=dict)
@@ -59,12 +59,12 @@ class Manifest:
         path = folder / NAME
         if not path.is_file():
             unfinished = (folder / ".work").is_dir()
-            advice = "its preparation has not ended; the same command goes on" if unfinished else "see training.prepare"
-            raise InputError(f"{folder} holds no token shards: there is no {NAME} ({advice}).")
+            advice = "run the same command again to finish its preparation" if unfinished else "see training.prepare"
+            raise InputError(f"{folder} contains no token shards: {NAME} is missing ({advice}).")
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
             if values.pop("format") != FORMAT:
-                raise InputError(f"{path} is no manifest of token shards.")
+                raise InputError(f"{path} is not a manifest of token shards.")
             if (version := values.pop("version")) != VERSION:
                 raise InputError(f"{path} has version {version}; this program reads version {VERSION}.")
             values["splits"] = {name: _split_entry(entry) for name, entry in values["splits"].items()}

@@ -1,4 +1,4 @@
-"""Random orders of numbers that are computed where they are asked for, in no memory."""
+"""Random permutations that are computed element by element, in constant memory."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,24 +9,24 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 _ROUNDS = 6
-# Up to here an order is drawn as a whole, in less time than the rounds take for a batch.
+# Up to this size a permutation is drawn as a whole, which is faster than the rounds for a batch.
 _DRAWN = 4096
 _MULTIPLIERS = np.array([0xBF58476D1CE4E5B9, 0x94D049BB133111EB], np.uint64)
 
 
 class Permutation:
-    """A random order of the numbers from 0 to `size` - 1, in constant memory for many numbers.
+    """A random permutation of the numbers from 0 to `size` - 1, in constant memory for large sizes.
 
     It is a Feistel network over the least even number of bits that `size` fits into:
 
         left, right = right, left ⊕ mix(right + key)
 
-    in each of six rounds, with a key each; mix is the finaliser of SplitMix64. What falls beyond `size` goes through it
-    again until it does not ("cycle walking"), which keeps it a bijection. Up to 4,096 numbers are drawn by NumPy.
+    in each of six rounds, with a key each; mix is the finaliser of SplitMix64. Results beyond `size` are encrypted
+    again until they are below it ("cycle walking"), so that it is a bijection. NumPy draws orders of up to 4,096.
 
     Args:
-        size: How many numbers there are.
-        *seed: Non-negative integers; others give another order.
+        size: Number of elements.
+        *seed: Non-negative integers.
 
     Example:
         >>> order = Permutation(5, 1, 2)
@@ -45,29 +45,29 @@ class Permutation:
         self._half = -(-max(size - 1, 1).bit_length() // 2)
 
     def __call__(self, numbers: Any) -> Array:
-        """Returns what stands at some places of the order, [N] → [N]."""
+        """Returns the images of some numbers, [N] → [N]."""
         return in_orders([self], [numbers])[0]
 
 
 def in_orders(orders: Sequence[Permutation], numbers: Sequence[Any]) -> list[Array]:
-    """Returns what stands at some places of each of several orders, in less time than one after the other."""
-    numbers = [np.asarray(each, np.int64) for each in numbers]
+    """Returns the images of some numbers in each of several permutations, faster than one after the other."""
+    numbers = [np.asarray(inputs, np.int64) for inputs in numbers]
     drawn = [order._drawn for order in orders]
-    found = [each if own is None else own[each] for own, each in zip(drawn, numbers, strict=True)]
-    computed = [number for number, own in enumerate(drawn) if own is None]
+    outputs = [inputs if table is None else table[inputs] for table, inputs in zip(drawn, numbers, strict=True)]
+    computed = [index for index, table in enumerate(drawn) if table is None]
     if computed:
-        counts = [len(numbers[number]) for number in computed]
-        of_each = [(orders[number].size, orders[number]._half, *orders[number]._keys) for number in computed]
-        sizes, halves, *keys = np.repeat(np.array(of_each, np.uint64).T, counts, axis=1)
-        places = np.concatenate([numbers[number] for number in computed]).astype(np.uint64)
-        images = _permuted(places, sizes, halves, np.stack(keys)).astype(np.int64)
-        for number, image in zip(computed, np.split(images, np.cumsum(counts)[:-1]), strict=True):
-            found[number] = image
-    return found
+        counts = [len(numbers[index]) for index in computed]
+        parameters = [(orders[index].size, orders[index]._half, *orders[index]._keys) for index in computed]
+        sizes, halves, *keys = np.repeat(np.array(parameters, np.uint64).T, counts, axis=1)
+        inputs = np.concatenate([numbers[index] for index in computed]).astype(np.uint64)
+        images = _permuted(inputs, sizes, halves, np.stack(keys)).astype(np.int64)
+        for index, image in zip(computed, np.split(images, np.cumsum(counts)[:-1]), strict=True):
+            outputs[index] = image
+    return outputs
 
 
 def _permuted(numbers: Array, sizes: Array, halves: Array, keys: Array) -> Array:
-    """Returns the images of numbers in networks of so many values, of halves of so many bits, with keys [6, N]."""
+    """Returns the images of numbers in networks with `sizes` values, halves of `halves` bits and keys [6, N]."""
     images = _encrypt(numbers, halves, keys)
     while len(outside := np.flatnonzero(images >= sizes)):
         images[outside] = _encrypt(images[outside], halves[outside], keys[:, outside])

@@ -1,4 +1,4 @@
-"""Rows of ids in flat arrays, in memory or mapped from files: what batches are made of."""
+"""Rows of ids in flat arrays, in memory or mapped from files, from which batches are made."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -15,17 +15,17 @@ Array = NDArray[Any]
 class Part(NamedTuple):
     """Consecutive rows in one flat array."""
 
-    values: Array  # [M], the rows one after the other
-    offsets: Array  # [rows + 1], where each begins, and the end of the last
+    values: Array  # [M], all rows concatenated
+    offsets: Array  # [rows + 1], the start of each row, and the end of the last
 
 
 class Rows:
-    """Rows of ids, numbered from 0, that lie in one flat array or in several.
+    """Rows of ids, numbered from 0, in one flat array or in several.
 
     Args:
         parts: The arrays, in order; they may be mapped from files.
-        limit: Largest length of a row, if there is one: a longer row is cut, and its last symbol is then the end, if
-            it had one.
+        limit: Largest length of a row, or `None`. A longer row is truncated; if it ended in the end symbol, it still
+            does.
 
     Example:
         >>> rows = Rows.of([[7, 8, 2], [9, 2]])
@@ -49,27 +49,27 @@ class Rows:
         return cls([Part(values, offsets)])
 
     def cut(self, limit: int) -> "Rows":
-        """Returns the rows with a largest length."""
+        """Returns the rows truncated to a largest length."""
         return Rows(self.parts, limit)
 
     def __len__(self) -> int:
         return int(self._first_rows[-1])
 
     def values(self) -> Array:
-        """Returns the ids of all rows in one array, uncut."""
+        """Returns the ids of all rows in one array, not truncated."""
         return np.concatenate([np.zeros(0, np.int32), *(part.values.astype(np.int32) for part in self.parts)])
 
     @property
     def num_values(self) -> int:
-        """Number of ids in all rows, uncut."""
+        """Number of ids in all rows, not truncated."""
         return int(self._first_values[-1])
 
     def lengths(self, examples: Any) -> Array:
         """Returns the lengths of some rows, by their numbers."""
         examples = np.asarray(examples, np.int64)
         lengths = np.empty(len(examples), np.int64)
-        for part, places, rows in self._by_part(examples):
-            lengths[places] = part.offsets[rows + 1].astype(np.int64) - part.offsets[rows].astype(np.int64)
+        for part, indices, rows in self._by_part(examples):
+            lengths[indices] = part.offsets[rows + 1].astype(np.int64) - part.offsets[rows].astype(np.int64)
         return lengths if self.limit is None else np.minimum(lengths, self.limit)
 
     def all_lengths(self) -> Array:
@@ -84,16 +84,16 @@ class Rows:
         Args:
             examples: Their numbers.
             width: Symbols in a row, padding included; no row is longer.
-            num_rows: Rows of the array, of which the last ones are padding. Default: as many as there are numbers.
+            num_rows: Rows of the array, of which the last ones are padding. Default: the number of examples.
         """
         examples = np.asarray(examples, np.int64)
         gathered = np.full((num_rows or len(examples), width), PAD, np.int32)
         columns = np.arange(width)
-        for part, places, rows in self._by_part(examples):
+        for part, indices, rows in self._by_part(examples):
             starts = part.offsets[rows].astype(np.int64)
             lengths = part.offsets[rows + 1].astype(np.int64) - starts
-            kept = lengths if self.limit is None else np.minimum(lengths, self.limit)
-            inside = columns < kept[:, None]
+            allowed = lengths if self.limit is None else np.minimum(lengths, self.limit)
+            inside = columns < allowed[:, None]
             positions = (starts[:, None] + columns)[inside]
             filled = np.full(inside.shape, PAD, np.int32)
             filled[inside] = part.values[positions]
@@ -101,7 +101,7 @@ class Rows:
                 cut = np.flatnonzero(lengths > self.limit)
                 ended = cut[part.values[(starts + lengths - 1)[cut]] == END]
                 filled[ended, self.limit - 1 : self.limit] = END
-            gathered[places] = filled
+            gathered[indices] = filled
         return gathered
 
     def lists(self, examples: Any) -> list[list[int]]:
@@ -111,51 +111,51 @@ class Rows:
         return [row[:length].tolist() for row, length in zip(rows, lengths, strict=True)]
 
     def select(self, examples: Any) -> "Rows":
-        """Returns some rows, by their numbers, as rows in memory: where there are many parts, each is read once."""
+        """Returns some rows, by their numbers, as rows in memory; each part is read only once."""
         examples = np.asarray(examples, np.int64)
         pieces, lengths = [], np.zeros(len(examples), np.int64)
-        for part, places, rows in self._by_part(examples):
+        for part, indices, rows in self._by_part(examples):
             starts = part.offsets[rows].astype(np.int64)
-            lengths[places] = part.offsets[rows + 1].astype(np.int64) - starts
-            pieces.append((part, places, starts))
+            lengths[indices] = part.offsets[rows + 1].astype(np.int64) - starts
+            pieces.append((part, indices, starts))
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         values = np.empty(int(offsets[-1]), np.int32)
-        for part, places, starts in pieces:
-            own = lengths[places]
-            within = np.arange(own.sum()) - np.repeat(np.cumsum(own) - own, own)
-            values[np.repeat(offsets[:-1][places], own) + within] = part.values[np.repeat(starts, own) + within]
+        for part, indices, starts in pieces:
+            counts = lengths[indices]
+            within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+            values[np.repeat(offsets[:-1][indices], counts) + within] = part.values[np.repeat(starts, counts) + within]
         return Rows([Part(values, offsets)], self.limit)
 
     def take(self, positions: Array) -> Array:
-        """Returns ids by their positions in all rows together, one after the other."""
+        """Returns ids by their positions in the concatenation of all rows."""
         if len(self.parts) == 1:
             return self.parts[0].values[positions].astype(np.int32)
         taken = np.empty(positions.shape, np.int32)
         owners = np.searchsorted(self._first_values, positions, side="right") - 1
         for number in np.unique(owners):
-            here = owners == number
-            taken[here] = self.parts[number].values[positions[here] - self._first_values[number]]
+            is_in_part = owners == number
+            taken[is_in_part] = self.parts[number].values[positions[is_in_part] - self._first_values[number]]
         return taken
 
     def split_long(self, limit: int) -> "Rows":
-        """Returns the rows in parts of at most so many symbols."""
+        """Returns the rows, with longer ones split into rows of at most `limit` symbols."""
         return Rows([Part(part.values, _with_breaks(part.offsets.astype(np.int64), limit)) for part in self.parts])
 
     def _by_part(self, examples: Array) -> Iterator[tuple[Part, Any, Array]]:
-        """Yields each part that has some of the rows, their places among the numbers, and their numbers in the part."""
+        """Yields each part that has some of the rows, their indices in `examples`, and their numbers in the part."""
         if len(self.parts) == 1:
             yield self.parts[0], slice(len(examples)), examples
             return
         owners = np.searchsorted(self._first_rows, examples, side="right") - 1
         order = np.argsort(owners, kind="stable")
         edges = np.flatnonzero(np.diff(owners[order])) + 1
-        for places in np.split(order, edges) if len(order) else ():
-            number = owners[places[0]]
-            yield self.parts[number], places, examples[places] - self._first_rows[number]
+        for indices in np.split(order, edges) if len(order) else ():
+            number = owners[indices[0]]
+            yield self.parts[number], indices, examples[indices] - self._first_rows[number]
 
 
 def _with_breaks(offsets: Array, limit: int) -> Array:
-    """Returns offsets with further ones, so that no row is longer than the limit."""
+    """Returns offsets with additional ones, so that no row is longer than the limit."""
     lengths = np.diff(offsets)
     counts = np.maximum(-(-lengths // limit), 0)
     firsts = np.repeat(np.cumsum(counts) - counts, counts)
@@ -164,7 +164,7 @@ def _with_breaks(offsets: Array, limit: int) -> Array:
 
 
 def count_longer(columns: Sequence[Rows], limit: int) -> int:
-    """Returns how many examples are longer than a limit in one of their columns, whose parts have the same examples."""
+    """Returns the number of examples longer than a limit in any column; parts of all columns have the same examples."""
     longer = 0
     for parts in zip(*(rows.parts for rows in columns), strict=True):
         longer += int(np.any([np.diff(part.offsets) > limit for part in parts], axis=0).sum())

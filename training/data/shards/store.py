@@ -1,4 +1,4 @@
-"""Token shards as they are read: checked, mapped, and as rows."""
+"""Reads token shards: checks them, maps them into memory and returns rows."""
 
 import functools
 import hashlib
@@ -14,28 +14,28 @@ from training.data.shards.rows import Part, Rows
 from zoo.errors import InputError
 from zoo.text import Tokenizer, load_tokenizer
 
-# Checksums at a time; more would wait for the disk.
+# Checksums computed at a time; more would wait for the disk.
 _CHECKED_TOGETHER = 4
 
 
 def array_names(column: str) -> tuple[str, str]:
-    """Returns the names of the arrays of a column in a shard: its values and where its rows begin."""
+    """Returns the names of the arrays of a column in a shard: its values and the offsets of its rows."""
     return column, f"{column}.offsets"
 
 
 def text_column(column: str) -> str:
-    """Returns the name of the column that holds the texts of another as UTF-8."""
+    """Returns the name of the column that contains the texts of another as UTF-8."""
     return f"{column}.text"
 
 
 class TokenShards:
-    """The token shards in a folder. What is read of them is checked against the manifest first.
+    """The token shards in a folder, checked against the manifest before they are read.
 
     Args:
         path: The folder.
 
     Raises:
-        InputError: If it holds none, or they are damaged.
+        InputError: If it contains no shards, or they are damaged.
     """
 
     def __init__(self, path: Path):
@@ -56,7 +56,7 @@ class TokenShards:
         return tokenizers
 
     def fit(self, tokenizers: Mapping[str, Tokenizer], classes: Sequence[str]) -> bool:
-        """Returns whether the ids are those of some tokenizers, and the labels those of some classes."""
+        """Returns whether the shards were made with these tokenizers and classes."""
         identities = {name: tokenizer.identity() for name, tokenizer in tokenizers.items()}
         return identities == self.manifest.tokenizers and list(classes) == self.manifest.classes
 
@@ -74,10 +74,10 @@ class TokenShards:
         return ByLength(arrays["lengths"].reshape(len(counts), -1), counts, arrays["examples"])
 
     def texts(self, split: str, column: str) -> Sequence[str]:
-        """Returns the texts of a column; where only ids were kept, it has a length and refuses to be read."""
+        """Returns the texts of a column; if only ids were kept, the result has a length but raises when read."""
         entry = self.manifest.splits[split]
         if not entry.has_texts:
-            return Untold(entry.examples, f"{self.path}, {split}", self._identity(split))
+            return MissingTexts(entry.examples, f"{self.path}, {split}", self._identity(split))
         rows = self._rows(split, text_column(column))
         texts = []
         for part in rows.parts:
@@ -112,8 +112,8 @@ class TokenShards:
         return open_arrays(self.path / entry.file, entry.sha256)
 
 
-class Untold(Sequence[str]):
-    """Texts that were not kept: how many there are is known, and a hash of what they were encoded to."""
+class MissingTexts(Sequence[str]):
+    """Texts of which only the ids were kept: their number and a hash of the ids are known."""
 
     def __init__(self, count: int, where: str, identity: str):
         self.size, self.where, self.identity = count, where, identity
@@ -123,8 +123,8 @@ class Untold(Sequence[str]):
 
     def __getitem__(self, index: Any) -> Any:
         raise InputError(
-            f"{self.where}: only the ids of these texts were kept, and this needs the texts. Prepare them with "
-            "--keep_texts, or name the data that they were prepared from."
+            f"{self.where}: only the ids of these texts were kept, and the texts are needed. Prepare them with "
+            "--keep_texts, or use the data that they were prepared from."
         )
 
 
@@ -134,7 +134,7 @@ def _opened(path: Path, changed: int) -> TokenShards:
 
 
 def open_shards(path: Path) -> TokenShards:
-    """Returns the token shards in a folder; the same object, checked once, as long as the manifest is the same."""
+    """Returns the token shards in a folder; the same object, checked once, while the manifest does not change."""
     try:
         changed = (path / "manifest.json").stat().st_mtime_ns
     except OSError:

@@ -1,7 +1,7 @@
-"""The `senses` dataset: sentences around a word of two senses, to be labelled with the sense that is meant.
+"""The `senses` dataset: sentences with a word of two senses, to be labelled with the intended sense.
 
-It has two parts, which can be asked for alone: `senses:twins`, pairs of sentences of the same words, in which only
-their order tells the sense, and `senses:natural`, sentences as people write them.
+It has two parts, which can also be opened separately: `senses:twins`, pairs of sentences of the same words, in which
+only their order determines the sense, and `senses:natural`, sentences as people write them.
 """
 
 import functools
@@ -18,7 +18,7 @@ PARTS: dict[str, Callable[[str, int], list[tuple[str, str]]]] = {"twins": twins.
 
 @register_data("senses", "senses[:natural|:twins]")
 def load_senses(spec: str, seed: int = 0) -> LabelledData:
-    """Opens both parts of the dataset, or the one that is named; by default words for the twins, else subwords."""
+    """Opens both parts of the dataset, or one; the default tokenizer is words for the twins, else subwords."""
     _, colon, part = spec.partition(":")
     if colon and part not in PARTS:
         raise InputError(f"{unknown_name('part of senses', part, PARTS)} Received: {spec!r}.")

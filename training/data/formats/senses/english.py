@@ -1,4 +1,4 @@
-"""Forms of English verbs and nouns, as far as the generated sentences of `senses` need them."""
+"""Forms of English verbs and nouns in the generated sentences of `senses`."""
 
 import re
 from typing import NamedTuple
@@ -12,7 +12,7 @@ _PLURALS = {"mouse": "mice"}
 
 
 class Verb(NamedTuple):
-    """A verb with what follows it, such as "bite into", in its forms."""
+    """The forms of a verb, which may have further words, such as "bite into"."""
 
     base: str
     past: str
@@ -20,7 +20,7 @@ class Verb(NamedTuple):
 
     @classmethod
     def read(cls, text: str) -> "Verb":
-        """Reads `BASE/PAST/PARTICIPLE`, or the base of a regular verb alone; it ends with its first word."""
+        """Parses `BASE/PAST/PARTICIPLE`, or the base of a regular verb, of which the first word is inflected."""
         if "/" in text:
             return cls(*text.split("/"))
         word, rest = _split(text)
@@ -42,7 +42,7 @@ class Verb(NamedTuple):
 
 
 def plural(noun: str) -> str:
-    """Returns the plural of a noun, which ends with its last word."""
+    """Returns the plural of a noun, of which the last word is inflected."""
     first, last = noun[: noun.rfind(" ") + 1], noun[noun.rfind(" ") + 1 :]
     return first + (_PLURALS.get(last) or _with_s(last))
 

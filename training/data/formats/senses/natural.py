@@ -1,19 +1,19 @@
-"""The part `natural` of `senses`: sentences as people write them, around a word of two senses.
+"""The part `natural` of `senses`: sentences as people write them, with a word of two senses.
 
     The pony ate the juicy apples in the orchard.                  apple.fruit
     Have you ever worked for Apple?                                apple.company
 
 Training sentences come from a grammar: frames (`frames.toml`) whose slots are filled with clues of the sense
-(`clues_1.toml`, `clues_2.toml` and, where several senses share them, `topics.toml`) and with words that tell nothing
-(`everyday.toml`), some of them invented, since a reader meets words that training never showed. In some sentences there
-are clues of the other sense as well, but in a clause of their own, farther from the word.
+(`clues_1.toml`, `clues_2.toml` and, where several senses share them, `topics.toml`) and with neutral words
+(`everyday.toml`). Some of these are invented, since real texts contain words that are not in the training data. Some
+sentences also have clues of the other sense, but in a clause of their own, farther from the word.
 
-Validation and test are sentences that no grammar made: `natural_val.tsv` and `natural_test.tsv` were written by hand,
-by others than the frames and the clues.
+Validation and test sentences are not generated: `natural_val.tsv` and `natural_test.tsv` were written by hand, by
+other authors than the frames and the clues.
 
 Keys of clues: `do` are verbs with the word as object, `does` those with it as subject, `is` adjectives of it, `before`
-and `after` what stands next to it; `agents`, `things`, `stuff`, `places` and `acts` are what is around it: nouns with
-an article, nouns without one, adverbials, and verbs of other subjects.
+and `after` words next to it. Around it are `agents`, `things` (nouns with an article), `stuff` (nouns without one),
+`places` (adverbials) and `acts` (verbs of other subjects).
 """
 
 import functools
@@ -29,7 +29,7 @@ from training.data.files import read_lines
 from training.data.formats.senses.english import Verb, plural, with_article
 
 SIZE = 54_000
-"""Sentences to train on, as many for each sense."""
+"""Number of training sentences, equally many for each sense."""
 
 Clues = Mapping[str, tuple[Any, ...]]
 """Clues by their key, verbs as `Verb`."""
@@ -41,14 +41,14 @@ _SYLLABLES = (
 )
 _DETERMINERS = "the,the,the,a,a,my,his,her,our,this,that,your,their,one,Anna's".split(",")
 _PLURAL_DETERMINERS = "the,the,,,these,those,my,some,many,two,his,her,our,all,12,no".split(",")
-# In a frame: a form of `do`, and an object after it.
+# Slots of a frame: a form of `do`, and an object after it.
 _DO, _OBJECT = r"\{(do|did|done|doing|does)\}", r" \{(?:w|aw|cw|b|it)\}"
-# The last word of a verb whose object comes after all of it.
+# The last words of verbs whose object comes after the whole verb.
 _BEFORE_OBJECTS = set(
     """about above across against along around at beneath beside by down during for from in into like of off on onto out
     outside over through to toward towards under up upon with within because away together""".split()
 )
-# Senses without a plural, and what stands before the word.
+# Senses without a plural, and their determiners.
 _UNCOUNTABLE = {
     "apple.company": [""],
     "jam.food": ["", "", "the", "some", "this", "my", "our"],
@@ -57,17 +57,17 @@ _UNCOUNTABLE = {
 
 
 def examples(split: str, seed: int = 0) -> list[tuple[str, str]]:
-    """Returns the distinct sentences of a split and the label of each; the seed draws those to train on."""
+    """Returns the distinct sentences of a split and their labels; the training sentences are drawn by the seed."""
     check_split(split)
     if split != "train":
         lines = read_lines(_FOLDER / f"natural_{split}.tsv")[1:]
         return [(text, label) for text, _, label in (line.partition("\t") for line in lines)]
     chance = random.Random(f"senses natural {seed}")
-    labels, made = list(clues()), dict[str, str]()
-    while len(made) < SIZE:
-        label = labels[len(made) % len(labels)]
-        made.setdefault(_sentence(label, chance), label)
-    return list(made.items())
+    labels, sentences = list(clues()), dict[str, str]()
+    while len(sentences) < SIZE:
+        label = labels[len(sentences) % len(labels)]
+        sentences.setdefault(_sentence(label, chance), label)
+    return list(sentences.items())
 
 
 @functools.cache
@@ -82,7 +82,7 @@ def clues() -> dict[str, Clues]:
 
 
 def _topics(topics: Mapping[str, Clues], table: Mapping[str, str]) -> list[Clues]:
-    """Returns the clues of a sense's topics: all, or of those that are `around` it not what is said of the word."""
+    """Returns the clues of a sense's topics; of topics `around` it, without the clues about the word itself."""
     around = [topics[name] for name in table.get("around", "").split()]
     own = [topics[name] for name in table.get("topics", "").split()]
     return [*own, *({key: items for key, items in topic.items() if key not in ("does", "is")} for topic in around)]
@@ -103,7 +103,7 @@ def _everyday() -> Clues:
 
 @functools.cache
 def _frames(kind: str) -> tuple[str, ...]:
-    """Returns the frames of a kind, with the parts of a verb around its object."""
+    """Returns the frames of a kind, with verbs split around their objects."""
     whole = re.sub(f"{_DO}(?!{_OBJECT})", r"{\1_all}", _read("frames")[kind])
     return tuple(re.sub(f"{_DO}({_OBJECT})", r"{\1}\2{rest}", whole).split("|"))
 
@@ -133,35 +133,35 @@ def _words(clue: str | Verb) -> frozenset[str]:
 @functools.cache
 def _without(label: str, avoided: str) -> Clues:
     """Returns the clues of a sense that share no word with those of other senses, whose labels begin with `avoided`."""
-    known = [source for other, source in clues().items() if other.startswith(avoided)]
-    words = {word for source in known for items in source.values() for clue in items for word in _words(clue)}
+    sources = [source for other, source in clues().items() if other.startswith(avoided)]
+    words = {word for source in sources for items in source.values() for clue in items for word in _words(clue)}
     return {key: tuple(clue for clue in items if not _words(clue) & words) for key, items in clues()[label].items()}
 
 
 def _sentence(label: str, chance: random.Random) -> str:
-    """Writes a sentence around a word in one of its senses."""
-    made = _clauses(label, chance)
+    """Returns a sentence with a word in one of its senses."""
+    text = _clauses(label, chance)
     if chance.random() < 0.12:
-        made += chance.choice(_everyday()["endings"])
+        text += chance.choice(_everyday()["endings"])
     if chance.random() < 0.15:
-        made = f"{chance.choice(_everyday()['openings'])} {made}"
-    made = re.sub(r"(^|[.!?…] |“)(\w)", lambda start: start[1] + start[2].upper(), made)
-    if made[-1] not in "?!.":
-        made += chance.choices((".", "", "!", "...", ";", ":"), (72, 14, 8, 3, 1, 1))[0]
-    return _typed(made, chance.random(), chance)
+        text = f"{chance.choice(_everyday()['openings'])} {text}"
+    text = re.sub(r"(^|[.!?…] |“)(\w)", lambda start: start[1] + start[2].upper(), text)
+    if text[-1] not in "?!.":
+        text += chance.choices((".", "", "!", "...", ";", ":"), (72, 14, 8, 3, 1, 1))[0]
+    return _typed(text, chance.random(), chance)
 
 
-def _typed(made: str, kind: float, chance: random.Random) -> str:
-    """Returns a sentence as somebody may type it."""
+def _typed(text: str, kind: float, chance: random.Random) -> str:
+    """Returns a sentence, sometimes in another case or with other marks, as people type."""
     if kind < 0.07:
-        return made.lower()
+        return text.lower()
     if kind < 0.10:
-        return made.upper()
+        return text.upper()
     if kind < 0.12:
-        return made.title()
+        return text.title()
     if kind < 0.15:
-        return str(chance.choice(_everyday()["marks"])).replace("%", made)
-    return made
+        return str(chance.choice(_everyday()["marks"])).replace("%", text)
+    return text
 
 
 def _clauses(label: str, chance: random.Random) -> str:
@@ -179,7 +179,7 @@ def _clauses(label: str, chance: random.Random) -> str:
         first, second = _fill("context", label, chance), _fill("near", label, chance)
     elif kind < 0.80:
         first, second = _fill("neutral", label, chance), _fill("near", label, chance)
-    else:  # clues of another word, which say nothing, or of the other sense
+    else:  # clues of another word, which are neutral, or of the other sense
         word = label.partition(".")[0]
         others = [other for other in clues() if other != label and (kind < 0.92) != other.startswith(f"{word}.")]
         source = _without(chance.choice(others), f"{word}." if kind < 0.92 else label)
@@ -192,18 +192,18 @@ def _fill(kind: str, label: str, chance: random.Random, source: Clues | None = N
 
 
 def _invented(chance: random.Random) -> str:
-    """Returns a word that there is not."""
+    """Returns an invented word."""
     return "".join(chance.sample(_SYLLABLES.split(), chance.choice((2, 2, 3))))
 
 
 class _Slots(dict[str, str]):
-    """What the slots of one frame are filled with.
+    """The contents of the slots of one frame.
 
-    Those of the word are `w`, `aw` (indefinite), `cw` (with an adjective), `b` (with what stands next to it), `it`, and
-    verbs that agree with it: `were`, `are`, `did_w`. All forms of a verb in one frame are of the same: of `do` (`did`,
-    `done`, `doing`, `does`, parted around an object by `rest`), of `happen` (`happened`, `happens`) and of `act`
-    (`acted`, `acted_pp`, `acting`). What is not there is drawn each time that it is needed, from the clues or, as
-    `who`, `where` or `nice`, from words that tell nothing.
+    Slots of the word are `w`, `aw` (indefinite), `cw` (with an adjective), `b` (with a word next to it), `it`, and
+    verbs that agree with it: `were`, `are`, `did_w`. A frame has one verb of each kind, in all its forms: `do` (`did`,
+    `done`, `doing`, `does`, with `rest` after an object), `happen` (`happened`, `happens`) and `act` (`acted`,
+    `acted_pp`, `acting`). Other slots are drawn at each use, from the clues or, for `who`, `where` or `nice`, from
+    neutral words.
     """
 
     def __init__(self, label: str, source: Clues, chance: random.Random, **filled: str):
@@ -214,18 +214,18 @@ class _Slots(dict[str, str]):
         self.update(self._verbs())
 
     def fill(self, kind: str) -> str:
-        """Returns one of the frames of a kind, filled."""
+        """Returns one of the frames of a kind with its slots filled."""
         return self.chance.choice(_frames(kind)).format_map(self)
 
     def __missing__(self, slot: str) -> str:
         return _DRAW[slot](self)
 
     def draw(self, key: str) -> Any:
-        """Returns a clue, or, if this source has none of the key, an everyday word."""
+        """Returns a clue, or an everyday word if the source has no clues of the key."""
         return self.chance.choice(self.source.get(key) or _everyday()[_INSTEAD[key]])
 
     def everyday(self, key: str) -> str:
-        """Returns a word that tells nothing; sometimes an invented one."""
+        """Returns a neutral word; sometimes an invented one."""
         if key in ("qualities", "names") and self.chance.random() < 0.1:
             invented = _invented(self.chance)
             return invented.capitalize() if key == "names" else invented
@@ -262,22 +262,22 @@ class _Slots(dict[str, str]):
         return _determined(self.chance.choice(determiners), noun)
 
     def beside(self) -> str:
-        """Returns the word next to what goes with it, such as "a golf club" or "the club members"."""
+        """Returns the word with a clue next to it, such as "a golf club" or "the club members"."""
         if self.chance.random() < 0.5:
             return f"{self.draw('before')} {self.name()}"
         noun = f"{self.name()} {self.draw('after')}"
         return _determined(self.chance.choice(("the", "a", "his", "my", "this", "")), noun)
 
     def person(self) -> str:
-        """Returns somebody of whom nothing is known."""
+        """Returns a name, or a noun for a person."""
         return self.everyday(self.chance.choice(("names", "people")))
 
 
 @functools.cache
 def _around_object(verb: Verb) -> Mapping[str, str]:
-    """Returns the forms of a verb without what follows its object, which is `rest`, and with it (`_all`).
+    """Returns the forms of a verb without the words after its object, which are `rest`, and with them (`_all`).
 
-    That is everything after "throw" in "throw into the fire", but nothing in "look at".
+    `rest` is everything after "throw" in "throw into the fire", but empty for "look at".
     """
     _, space, after = verb.base.partition(" ")
     rest = "" if after.rpartition(" ")[2] in _BEFORE_OBJECTS else space + after
@@ -291,7 +291,7 @@ def _determined(determiner: str, noun: str) -> str:
 
 
 def _around(slots: _Slots, key: str, many: Iterable[str] = ()) -> str:
-    """Returns a noun with an article, or in the plural if there are determiners of `many`; a name has none."""
+    """Returns a noun with an article, or in the plural with a determiner of `many`; a name without one."""
     noun = str(slots.draw(key))
     if noun[0].isupper():
         return noun
@@ -300,7 +300,7 @@ def _around(slots: _Slots, key: str, many: Iterable[str] = ()) -> str:
     return _determined(one[number], noun) if number < len(one) else f"{choices[number - len(one)]} {plural(noun)}"
 
 
-# What stands in for a kind of clue that is missing.
+# Everyday words that replace a missing kind of clue.
 _INSTEAD = {
     "do": "verbs",
     "does": "acts",

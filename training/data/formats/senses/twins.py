@@ -1,15 +1,15 @@
-"""The part `twins` of `senses`: pairs of sentences of the same words, in which only their order tells the sense.
+"""The part `twins` of `senses`: pairs of sentences of the same words, in which only their order determines the sense.
 
     Yesterday Ann peeled the other one before Leo sued apple at last.     apple.company
     Yesterday Ann peeled apple before Leo sued the other one at last.     apple.fruit
 
-Sentences come in such pairs, of the same words and with different labels: each has two verbs, one for either sense, and
-the word is the object of one of them. So what counts is which verb the word follows. A model that does not see the
-order of the words is right about exactly one half of every pair, in training and in the test.
+Both sentences of a pair have the same two verbs, one for either sense, and the word is the object of one of them. So
+the label depends on the verb before the word. A model that ignores the order of the words is right about exactly one
+sentence of every pair, in training and in the test.
 
-Each split has its own templates, whatever the seed; verbs and names are those of training. Nouns are in lower case,
-because a capital would give the company away. There is no punctuation next to what is exchanged, so that the two
-sentences have the same tokens whatever the tokenizer.
+Each split has its own templates, for every seed; all splits have the same verbs and names. Nouns are in lower case,
+because a capital would reveal the company. There is no punctuation next to the exchanged words, so that the two
+sentences have the same tokens with every tokenizer.
 """
 
 import random
@@ -21,7 +21,7 @@ from training.data.dataset import check_split
 _MATERIAL = tomllib.loads((Path(__file__).parent / "twins.toml").read_text(encoding="utf-8"))
 
 SENSES: dict[str, dict[str, str]] = _MATERIAL["senses"]
-"""Word to sense to verbs that suit it alone, each as infinitive/past."""
+"""Word to sense to verbs that suit this sense only, as infinitive/past."""
 
 TEMPLATES: dict[str, list[str]] = _MATERIAL["templates"]
 """Split to sentences with the names a and b and, twice, a verb and its object x."""
@@ -40,11 +40,11 @@ def examples(split: str, seed: int = 0) -> list[tuple[str, str]]:
     check_split(split)
     chance = random.Random(f"senses {split} {seed}")
     words = list(SENSES)
-    made: dict[str, str] = {}
-    while len(made) < SIZES[split]:
-        # A pair that was made before changes nothing.
-        made |= _pair(words[len(made) // 2 % len(words)], chance.choice(TEMPLATES[split]), chance)
-    return list(made.items())
+    sentences: dict[str, str] = {}
+    while len(sentences) < SIZES[split]:
+        # A repeated pair changes nothing.
+        sentences |= _pair(words[len(sentences) // 2 % len(words)], chance.choice(TEMPLATES[split]), chance)
+    return list(sentences.items())
 
 
 def _pair(word: str, template: str, chance: random.Random) -> dict[str, str]:
