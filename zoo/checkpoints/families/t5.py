@@ -36,6 +36,8 @@ from zoo.errors import InputError
 from zoo.vocabulary import END, PAD, START
 
 _BUCKETS = 32
+_FIRST = 0
+"""What begins an answer of mT5 and UMT5 where nobody says, whatever padding is."""
 _LOGITS = "lm_head.weight"
 _TABLES = ("shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
 _FIXED: dict[str, Any] = {
@@ -67,7 +69,8 @@ def t5(checkpoint: Checkpoint) -> Imported:
     size, dim = checkpoint.option("vocab_size", 250112 if mt5 else 32128), checkpoint.option("d_model", 512)
     pieces = t5_model(checkpoint)
     pad, end = checkpoint.option("pad_token_id", 0), checkpoint.end(1)
-    order = arrange(size, checkpoint.decoder_start(pad), end, pad, unknown_of(pieces))
+    start = checkpoint.decoder_start(_FIRST if mt5 else pad)
+    order = arrange(size, start, end, pad, unknown_of(pieces))
     layers = checkpoint.option("num_layers", 8 if mt5 else 6)
     kind = checkpoint.option("feed_forward_proj", "gated-gelu" if mt5 else "relu")
     activation = {"gated-gelu": "gelu_new"}.get(kind, kind.removeprefix("gated-"))
