@@ -161,8 +161,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "an answer repeats the last symbol of its prompt",
         "zoo/inference/language_model_run.py",
-        "return whole[len(prompt) :]",
-        "return whole[max(len(prompt) - 1, 0) :]",
+        "return text[len(prompt) :]",
+        "return text[max(len(prompt) - 1, 0) :]",
         GENERATION,
     ),
     Mutant(

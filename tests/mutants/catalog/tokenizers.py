@@ -284,7 +284,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "the graph's table finds what is not in it",
         "export/graph/tokenizers/tables.py",
-        "tf.where(is_there, tf.gather(tf.constant(self._numbers), slot), _NONE)",
+        "tf.where(is_in_table, tf.gather(tf.constant(self._numbers), slot), _NONE)",
         "tf.gather(tf.constant(self._numbers), slot)",
         BPE,
     ),
