@@ -1,4 +1,4 @@
-"""SentencePiece whose ids are in another order than its pieces."""
+"""SentencePiece with ids in another order than its pieces."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +10,7 @@ from zoo.text.subwords import SubwordTokenizer
 from zoo.vocabulary import SPECIAL_PIECES, UNKNOWN
 
 UNUSED = "<unused>"
-"""The piece of an id that only fills up a table."""
+"""The piece of an unused id."""
 
 
 class ReorderedSubwordTokenizer(SubwordTokenizer):
@@ -18,12 +18,12 @@ class ReorderedSubwordTokenizer(SubwordTokenizer):
 
     Args:
         model: A serialized SentencePiece model.
-        model_ids: The id in the model of each of our ids, −1 for none. The first four are the special ones; pieces that
-            are not in it are unknown.
-        names: What special symbols are called in the checkpoint that the model has no piece for, by our id.
+        model_ids: For each of our ids, the id in the model, −1 for none. The first four are the special ones; pieces
+            that are not in it are unknown.
+        names: The names in the checkpoint of special tokens for which the model has no piece, by our id.
 
     Raises:
-        InputError: The bytes are no such model, or it has fewer pieces than `model_ids` say.
+        InputError: The bytes are not a SentencePiece model, or `model_ids` exceeds its pieces.
     """
 
     kind = "reordered_subword"
@@ -36,7 +36,7 @@ class ReorderedSubwordTokenizer(SubwordTokenizer):
         pieces = super()._read_pieces()
         if max(self.model_ids) >= len(pieces):
             raise InputError(
-                f"`model_ids` must be below {len(pieces)}, the pieces of the model. Received: {max(self.model_ids)}."
+                f"`model_ids` must be below {len(pieces)}, the size of the model. Received: {max(self.model_ids)}."
             )
         self.ids_of_model = [UNKNOWN] * len(pieces)
         for index, model_id in enumerate(self.model_ids):
@@ -54,8 +54,8 @@ class ReorderedSubwordTokenizer(SubwordTokenizer):
         return [[self.ids_of_model[i] for i in row] for row in super().encode(texts)]
 
     def segmentations(self, word: str, count: int) -> list[tuple[tuple[int, ...], float]]:
-        found = super().segmentations(word, count)
-        return [(tuple(self.ids_of_model[i] for i in ids), log_probability) for ids, log_probability in found]
+        segmentations = super().segmentations(word, count)
+        return [(tuple(self.ids_of_model[i] for i in ids), log_probability) for ids, log_probability in segmentations]
 
     def _decode(self, rows: list[list[int]]) -> list[str]:
         return super()._decode([[self.model_ids[i] for i in row if self.model_ids[i] >= 0] for row in rows])
