@@ -4,7 +4,7 @@ import os
 
 from zoo.extras import name_missing_extras
 
-# gRPC's C++ side writes lines of its own for each connection that fails, into logs of JSON and among answers. It asks
-# for this once, when it is imported.
+# gRPC's C++ code logs every failed connection, which would mix plain lines with JSON logs and responses. It reads this
+# variable once, on import.
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 name_missing_extras()

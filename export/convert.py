@@ -1,4 +1,4 @@
-"""Writes a trained model in a format that others read: `python -m export.convert DIR --to KIND:OUT`."""
+"""Writes a trained model in the format of another library: `python -m export.convert DIR --to KIND:OUT`."""
 
 import json
 import os
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
     from zoo.inference import Run
 
 KINDS = ("safetensors", "hf", "ctranslate2", "litert")
-"""The formats: `safetensors`, weights by the names of their variables beside configuration and tokenizers; `hf`, a
-folder as the hub of Hugging Face has it; `ctranslate2`, a folder as CTranslate2 has it; `litert`, `model.tflite` beside
-configuration and tokenizers, see `export.litert`."""
+"""The formats: `safetensors`, weights by variable name beside configuration and tokenizers; `hf`, a folder as on the
+Hugging Face hub; `ctranslate2`, a CTranslate2 model folder; `litert`, `model.tflite` beside configuration and
+tokenizers, see `export.litert`."""
 
 
 def convert(workdir: str | os.PathLike[str], to: str) -> dict[str, Any]:
-    """Writes a work directory in another format, and returns what was written.
+    """Writes a work directory in another format and returns its path, its kind and the number of tensors.
 
     Args:
         workdir: The work directory, or `preset:NAME`.
         to: `KIND:OUT`: one of `KINDS`, and the folder, which must not exist or be empty.
 
     Raises:
-        InputError: For a work directory that cannot be read, an unknown kind, or a folder with something in it; nothing
-            is then left in the folder.
+        InputError: For a work directory that cannot be read, an unknown kind, or a folder that is not empty. Nothing is
+            left in the folder.
     """
     kind, _, out = to.partition(":")
     if kind not in KINDS or not out:
@@ -55,7 +55,7 @@ def _write_safetensors(path: Path, written: WorkDir) -> int:
     variables = load_run(path).model.weights
     tensors = {variable.path: lambda variable=variable: np.asarray(variable) for variable in variables}
     if len(tensors) < len(variables):
-        raise InputError(f"{path}: two weights of the model have the same name, which no file can hold.")
+        raise InputError(f"{path}: two weights of the model have the same name; safetensors requires unique names.")
     WorkDir(path).copy_to(written)
     with written.replacing(written.weights) as file:
         write_safetensors(file, tensors)
@@ -89,7 +89,7 @@ def _write_ctranslate2(path: Path, written: WorkDir) -> int:
 
 
 def _write_litert(path: Path, written: WorkDir) -> int:
-    """Writes the folder and returns the number of its tensors, which are constants of the functions in it."""
+    """Writes the folder and returns the number of its tensors, which are constants of the functions."""
     from export.litert import litert_model
     from zoo.inference import load_run
 
@@ -102,10 +102,10 @@ def _write_litert(path: Path, written: WorkDir) -> int:
 
 
 def _write_files(path: Path, written: WorkDir, config: Mapping[str, Any], files: Mapping[str, Any]) -> None:
-    """Writes what stands beside the weights, the model card of a work directory included."""
+    """Writes the files beside the weights, including the work directory's model card."""
     card = WorkDir(path).model_card
-    described = card.read_text(encoding="utf-8") if card.is_file() else ""
-    for name, content in {"config.json": config, **files, "README.md": _readme(described)}.items():
+    card_text = card.read_text(encoding="utf-8") if card.is_file() else ""
+    for name, content in {"config.json": config, **files, "README.md": _readme(card_text)}.items():
         if not isinstance(content, str | bytes):
             content = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
         with written.replacing(written.path / name) as file:
@@ -122,7 +122,7 @@ _WRITERS = {
 
 
 def _exported(run: "Run", kind: str) -> Exported:
-    """Returns a run as a checkpoint of the first family that has what its model has."""
+    """Returns a run as a checkpoint of the first family that supports its model."""
     options = {name: value for name, value in run.config["model"].items() if name != "name"}
     options |= {name: getattr(run.model, name) for name, value in options.items() if value == "auto"}
     reasons = []
@@ -132,19 +132,19 @@ def _exported(run: "Run", kind: str) -> Exported:
         except InputError as error:
             reasons.append(str(error))
     if not reasons:
-        raise InputError(f"{kind}: has no family of checkpoints for this kind of model. Received: {run.spec.name}.")
+        raise InputError(f"{kind}: no family of checkpoints supports this kind of model. Received: {run.spec.name}.")
     raise InputError(" ".join(reasons))
 
 
 def _readme(card: str) -> str:
-    """Returns a model card, which names the source, under the head that the hub reads the licence from."""
+    """Returns a model card with the front matter from which the hub reads the licence."""
     licence = re.search(r"^- Licence of the weights: (\S+)$", card, re.MULTILINE)
     return f"---\nlicense: {licence[1]}\n---\n\n{card}" if licence else card
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the command; raises InputError for what cannot be converted."""
-    parser = ArgumentParser(prog="export.convert", description="Writes a trained model in a format that others read.")
+    """Runs the command; raises InputError for a model that cannot be converted."""
+    parser = ArgumentParser(prog="export.convert", description="Writes a trained model in another library's format.")
     parser.add_argument("workdir", metavar="DIR", help="the work directory, or preset:NAME")
     parser.add_argument(
         "--to", metavar="KIND:OUT", required=True, help=f"{' or '.join(f'{kind}:OUT' for kind in KINDS)}, a new folder"

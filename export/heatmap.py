@@ -1,9 +1,9 @@
-"""Attention weights as a picture: source tokens × target tokens, readable in the scripts that the models read.
+"""Attention weights as a picture: source tokens × target tokens, with fonts for every script that the models read.
 
-Fonts come with packages, so the picture is the same on every machine: DejaVu Sans (part of matplotlib: Latin, Cyrillic,
-Greek, Hebrew, Arabic, Armenian, Georgian, …), Noto Sans CJK (Han, Kana, Hangul) and Shobhika (Devanagari). Matplotlib
-shapes and orders the text of one label itself (Arabic joining, right to left). A character that no font has is
-shown as its code point.
+The fonts come from installed packages, so the picture is the same on every machine: DejaVu Sans (part of matplotlib:
+Latin, Cyrillic, Greek, Hebrew, Arabic, Armenian, Georgian, …), Noto Sans CJK (Han, Kana, Hangul) and Shobhika
+(Devanagari). Matplotlib shapes the text of each label itself (Arabic joining, right to left). A character that is
+missing from all fonts is shown as its code point.
 """
 
 import functools
@@ -45,22 +45,22 @@ def attention_heatmap(
     head: int | str | None = None,
     axes: tuple[str, str] = ("source", "target"),
 ) -> None:
-    """Draws attention weights and writes the picture under a temporary name first.
+    """Draws attention weights and writes the picture atomically, under a temporary name first.
 
     Args:
-        source_tokens: The S tokens attended to, one column each, from left to right in every script; empty tokens are
-            padding and left out.
-        target_tokens: The T tokens that attend, one row each; empty tokens are left out.
+        source_tokens: The S tokens attended to, one column each, from left to right in every script. Empty tokens are
+            padding and not drawn.
+        target_tokens: The T tokens that attend, one row each. Empty tokens are not drawn.
         attention: float [T, S], [heads, T, S] or [layers, heads, T, S].
         path: The file to write; its suffix chooses the format (`.png`, `.svg`, `.pdf`, …).
-        title: What to write above. Each of its lines is laid out on its own, so texts of different direction
-            belong on different lines.
+        title: The title. Each of its lines is laid out separately, so put texts of different writing direction on
+            different lines.
         layer: The layer to draw (default the last).
         head: The head to draw; `None` or `"mean"` for the mean over the heads, `"all"` for all heads side by side.
-        axes: What the columns and the rows are.
+        axes: The labels of the columns and the rows.
 
     Raises:
-        InputError: The shapes do not fit together, there is nothing to draw, or the file cannot be written.
+        InputError: The shapes are inconsistent, there is nothing to draw, or the file cannot be written.
         OSError: The disk is full.
 
     Example:
@@ -82,7 +82,7 @@ def attention_heatmap(
 
 
 def _pick(attention: np.ndarray, layer: int, head: int | str | None) -> np.ndarray:
-    """Returns what to draw of attention weights, [T, S], or [heads, T, S] for all heads."""
+    """Returns the attention weights to draw, [T, S], or [heads, T, S] for all heads."""
     if attention.ndim == 2:
         return attention
     if attention.ndim == 3:
@@ -139,7 +139,7 @@ def _label_ticks(axes: Axes, sources: Sequence[str], targets: Sequence[str], siz
     axes.tick_params(length=0, pad=5, labelsize=size)
     rotations = _rotations(sources)
     for tick, label, rotation in zip(axes.set_xticks(range(len(sources)), sources), sources, rotations, strict=True):
-        # Upright labels share a baseline: fonts differ in how far they reach below it.
+        # Upright labels are aligned by their baselines, because the descents of the fonts differ.
         tick.label2.set(rotation=rotation, va="bottom" if rotation else "baseline", **_font(label))
     for tick, label in zip(axes.set_yticks(range(len(targets)), targets), targets, strict=True):
         tick.label1.set(**_font(label))
@@ -150,17 +150,17 @@ def _font(label: str) -> dict[str, Any]:
 
 
 def _rotations(labels: Sequence[str]) -> list[int]:
-    """Returns 90 degrees for labels that are wider than a column, and for all of them if most are."""
+    """Returns 90 degrees for labels that are wider than a column, or for all labels if most are."""
     wide = [sum(not _is_mark(character) for character in label.lstrip(_DOTTED_CIRCLE)) > 1 for label in labels]
     return [90 if is_wide or 2 * sum(wide) > len(wide) else 0 for is_wide in wide]
 
 
 def _write(figure: Figure, path: Path) -> None:
     suffix = path.suffix.lower().lstrip(".")
-    formats = figure.canvas.get_supported_filetypes().keys() - {"pgf"}  # which needs TeX
+    formats = figure.canvas.get_supported_filetypes().keys() - {"pgf"}  # PGF needs TeX
     if suffix not in formats:
         raise InputError(f"A picture needs a suffix among {', '.join(sorted(formats))}. Received: {path}")
-    picture = io.BytesIO()  # Of a full disk, some of matplotlib's writers make errors of their own.
+    picture = io.BytesIO()  # On a full disk, some of matplotlib's writers raise errors of other types.
     figure.savefig(picture, format=suffix, dpi=_DPI, bbox_inches="tight")
     try:
         with replacing(path) as temporary:
@@ -172,7 +172,7 @@ def _write(figure: Figure, path: Path) -> None:
 
 
 def _label(token: str) -> str:
-    """Returns what to write for a token: spaces visible, a combining mark on a dotted circle."""
+    """Returns the label of a token, with visible spaces; a combining mark is put on a dotted circle."""
     if token.strip(" ") and all(map(_is_invisible, token)):
         return "".join(map(_glyph, token))
     shown = _running_text(token, space="␣")
@@ -180,7 +180,7 @@ def _label(token: str) -> str:
 
 
 def _running_text(text: str, space: str = " ") -> str:
-    """Returns text to be read: joiners and direction marks stay if a font has them, every kind of space is `space`."""
+    """Returns printable text: joiners and direction marks stay if a font has them; every kind of space is `space`."""
 
     def shown(character: str) -> str:
         category = unicodedata.category(character)
@@ -192,7 +192,7 @@ def _running_text(text: str, space: str = " ") -> str:
 
 
 def _glyph(character: str) -> str:
-    """Returns the character itself, or its code point if it has no shape of its own or no font has it."""
+    """Returns the character itself, or its code point if it is invisible or missing from all fonts."""
     return character if _is_known(character) and not _is_invisible(character) else f"[{ord(character):04X}]"
 
 
@@ -209,9 +209,9 @@ def _is_mark(character: str) -> bool:
 
 
 def _families(label: str) -> list[str]:
-    """Returns the font families for a label, the one that has most of it first.
+    """Returns the font families, sorted by how many characters of a label they contain.
 
-    Marks combine with their letter only within one font, so the order matters.
+    The order matters, because a mark combines with its letter only if both come from one font.
     """
     fonts = _fonts()
     return sorted(fonts, key=lambda family: -sum(ord(character) in fonts[family] for character in label))
@@ -221,8 +221,8 @@ def _families(label: str) -> list[str]:
 def _fonts() -> dict[str, frozenset[int]]:
     """Registers the fonts with matplotlib and returns the characters of each family."""
     shobhika = devanagari_fonts.font_path("Shobhika-1.05", name="Shobhika-Regular")
-    for added in (noto_cjk_sans_jp_regular.FONT_PATH, shobhika):
-        font_manager.fontManager.addfont(str(added))
+    for font_path in (noto_cjk_sans_jp_regular.FONT_PATH, shobhika):
+        font_manager.fontManager.addfont(str(font_path))
     families = ("DejaVu Sans", "Noto Sans CJK JP", "Shobhika")
     files = (font_manager.findfont(FontProperties(family=[family]), fallback_to_default=False) for family in families)
     return {family: frozenset(FT2Font(file).get_charmap()) for family, file in zip(families, files, strict=True)}

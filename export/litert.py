@@ -1,7 +1,7 @@
-"""Models as LiteRT has them (TensorFlow Lite), for phones and small machines, by the converter of TensorFlow itself.
+"""Converts models to LiteRT (TensorFlow Lite), for phones and small machines, with TensorFlow's own converter.
 
-What goes from ids to numbers is converted; tokenizers stand beside it. Batches, texts and the room of a cache may have
-any size.
+The file computes logits or vectors from token ids; the tokenizers are separate files. Batch sizes, text lengths and the
+capacity of a cache are dynamic.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from tensorflow.python.framework.convert_to_constants import convert_variables_t
 
 from zoo.errors import InputError
 
-# Sizes by which axes are told apart: of a batch, of a source, and of the room in a cache.
+# Two choices of batch size, source length and cache capacity; an axis whose size differs between them is dynamic.
 _SIZES = [(2, 7, 11), (3, 8, 13)]
 
 
@@ -25,8 +25,8 @@ class Part(NamedTuple):
     """A function of a model that becomes a file.
 
     Args:
-        function: Called with tensors by name; returns tensors by name.
-        inputs: What they are.
+        function: Takes tensors by name and returns tensors by name.
+        inputs: The specifications of its inputs.
     """
 
     function: Callable[..., dict[str, Any]]
@@ -34,39 +34,39 @@ class Part(NamedTuple):
 
 
 def litert_model(model: keras.Model, task: str) -> bytes:
-    """Returns the file of a model, whose signatures have tensors by name.
+    """Returns a model as the content of a `.tflite` file.
 
-    They are `encode` and `step` of a translator, `step` of a language model and `serving_default` of others. A `step`
-    gives the logits of the next symbol, and the state for the next step: beside the last symbol it takes the state of
-    the step before, at first zeros of any room, and for a translator what `encode` gave.
+    The signatures are `encode` and `step` for a translator, `step` for a language model and `serving_default` for other
+    models. `step` returns the logits of the next token and the next state. It takes the last token, the previous state
+    (initially zeros, of any capacity) and, for a translator, the outputs of `encode`.
 
     Args:
         model: The model.
-        task: What it does; see `zoo.registry`.
+        task: The model's task; see `zoo.registry`.
 
     Raises:
-        InputError: If it needs operations that LiteRT has not, as loops over symbols do, or its state does not begin
-            with zeros: both are so with recurrent layers. Or on another backend than TensorFlow.
+        InputError: If the backend is not TensorFlow, the model needs operations that LiteRT lacks (such as loops over
+            tokens), or its initial state is not zero. Recurrent layers have both problems.
     """
     if keras.backend.backend() != "tensorflow":
         raise InputError(f"litert: needs KERAS_BACKEND=tensorflow. Received: {keras.backend.backend()}.")
     holder = tf.Module()
     signatures = {name: _constant_graph(*part) for name, part in _parts(model, task).items()}
     holder.functions = [*signatures.values()]
-    with tempfile.TemporaryDirectory() as folder, _quiet() as said:
+    with tempfile.TemporaryDirectory() as folder, _captured_stderr() as read_stderr:
         options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
         tf.saved_model.save(holder, folder, signatures, options)
         try:
             return bytes(tf.lite.TFLiteConverter.from_saved_model(folder, [*signatures]).convert())
-        except Exception as error:  # its own, of a private class
-            text = f"{error} {said()}"
+        except Exception as error:  # the converter raises a private class
+            text = f"{error} {read_stderr()}"
     raise InputError(f"litert: {type(model).__name__} cannot be converted: {_reason(text)}.")
 
 
 def _reason(text: str) -> str:
-    """Returns in one line why a conversion failed, given all that was said of it."""
+    """Returns the reason of a failed conversion as one line, given the error and the converter's log."""
     if "ensor list" in text or "TensorList" in text:
-        return "LiteRT has no loops over symbols, as recurrent layers have them"
+        return "LiteRT does not support loops over tokens, which recurrent layers need"
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line.partition("error: ")[2] for line in lines if "error: " in line]
     return (errors or lines or ["no reason was given"])[0][:300].rstrip(".")
@@ -89,44 +89,44 @@ def _encoder(model: keras.Model, ids: tf.TensorSpec) -> Part:
 
 
 def _decoder_step(model: keras.Model) -> Part:
-    def begun(batch: int, length: int, room: int) -> tuple[Any, Any]:
+    def memory_and_state(batch: int, length: int, capacity: int) -> tuple[Any, Any]:
         memory = model.encode(np.full([batch, length], 4, "int32"), training=False)
-        return memory, model.initial_state(memory, room)
+        return memory, model.initial_state(memory, capacity)
 
-    (memory, state), later = begun(*_SIZES[0]), begun(*_SIZES[1])
+    (memory, state), others = memory_and_state(*_SIZES[0]), memory_and_state(*_SIZES[1])
     if any(np.any(tensor) for tensor in keras.tree.flatten(state)):
-        raise InputError(f"litert: is for states that begin with zeros, which that of {type(model).__name__} does not.")
+        raise InputError(f"litert: the initial state must be zero. The state of {type(model).__name__} is not.")
 
-    def step(last: Any, **given: Any) -> dict[str, Any]:
-        tensors = list(given.values())
+    def step(last: Any, **inputs: Any) -> dict[str, Any]:
+        tensors = list(inputs.values())
         count = len(keras.tree.flatten(memory))
-        own = keras.tree.pack_sequence_as(memory, tensors[:count])
-        logits, *_, after = model.decode_step(last, keras.tree.pack_sequence_as(state, tensors[count:]), own)
+        packed = keras.tree.pack_sequence_as(memory, tensors[:count])
+        logits, *_, after = model.decode_step(last, keras.tree.pack_sequence_as(state, tensors[count:]), packed)
         return {"logits": logits, **_named("state", after)}
 
-    inputs = _free("memory", memory, later[0]) | _free("state", state, later[1])
+    inputs = _dynamic_specs("memory", memory, others[0]) | _dynamic_specs("state", state, others[1])
     return Part(step, {"last": tf.TensorSpec([None], tf.int32), **inputs})
 
 
 def _language_model_step(model: keras.Model) -> Part:
-    state, later = (model.initial_state(batch, room) for batch, _, room in _SIZES)
+    state, other = (model.initial_state(batch, capacity) for batch, _, capacity in _SIZES)
 
-    def step(last: Any, **given: Any) -> dict[str, Any]:
-        logits, after = model.decode_step(last, keras.tree.pack_sequence_as(state, list(given.values())))
+    def step(last: Any, **inputs: Any) -> dict[str, Any]:
+        logits, after = model.decode_step(last, keras.tree.pack_sequence_as(state, list(inputs.values())))
         return {"logits": logits, **_named("state", after)}
 
-    return Part(step, {"last": tf.TensorSpec([None], tf.int32), **_free("state", state, later)})
+    return Part(step, {"last": tf.TensorSpec([None], tf.int32), **_dynamic_specs("state", state, other)})
 
 
 def _named(prefix: str, tensors: Any) -> dict[str, Any]:
-    """Returns the tensors of a structure by names that say where they stand in it, such as `state_caches_0_key`."""
+    """Returns the tensors of a nested structure by their paths in it, such as `state_caches_0_key`."""
     flat, _ = zip(*keras.tree.flatten_with_path(tensors), strict=True) if keras.tree.flatten(tensors) else ((), ())
     names = ["_".join(map(str, (prefix, *path))) for path in flat]
     return dict(zip(names, keras.tree.flatten(tensors), strict=True))
 
 
-def _free(prefix: str, tensors: Any, others: Any) -> dict[str, tf.TensorSpec]:
-    """Returns what tensors are, by name, with those sizes free that others of the same structure have otherwise."""
+def _dynamic_specs(prefix: str, tensors: Any, others: Any) -> dict[str, tf.TensorSpec]:
+    """Returns the specifications of tensors by name; sizes that differ in `others` are `None`."""
     specs = {}
     pairs = zip(_named(prefix, tensors).items(), keras.tree.flatten(others), strict=True)
     for (name, first), second in pairs:
@@ -137,7 +137,7 @@ def _free(prefix: str, tensors: Any, others: Any) -> dict[str, tf.TensorSpec]:
 
 
 def _constant_graph(function: Callable[..., dict[str, Any]], inputs: Mapping[str, tf.TensorSpec]) -> Any:
-    """Returns a function of tensors by name whose weights are constants, and whose slices LiteRT has."""
+    """Returns a function of tensors by name with constant weights and only slices that LiteRT supports."""
     named = {key: tf.TensorSpec(spec.shape, spec.dtype, name=key) for key, spec in inputs.items()}
     traced = tf.function(lambda **tensors: function(**tensors), autograph=False).get_concrete_function(**named)
     frozen = convert_variables_to_constants_v2(traced)
@@ -153,27 +153,27 @@ def _constant_graph(function: Callable[..., dict[str, Any]], inputs: Mapping[str
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[Callable[[], str]]:
-    """Keeps what the converter writes to standard error; yields a function that returns it."""
+def _captured_stderr() -> Iterator[Callable[[], str]]:
+    """Redirects standard error, to which the converter writes, to a file; yields a function that returns its text."""
     with tempfile.TemporaryFile() as file:
-        kept = os.dup(2)
+        stderr = os.dup(2)
         os.dup2(file.fileno(), 2)
 
-        def said() -> str:
+        def read() -> str:
             file.seek(0)
             return file.read().decode(errors="replace")
 
         try:
-            yield said
+            yield read
         finally:
-            os.dup2(kept, 2)
-            os.close(kept)
+            os.dup2(stderr, 2)
+            os.close(stderr)
 
 
 def without_new_axes(graph: tf.compat.v1.GraphDef) -> tf.compat.v1.GraphDef:
-    """Returns a graph in which no slice adds axes, as `x[:, None]` does: an `ExpandDims` for each comes after it.
+    """Returns a graph in which `ExpandDims` operations replace the axes that slices add, as in `x[:, None]`.
 
-    LiteRT's slices add none where sizes are unknown, and its converter leaves such slices as they are.
+    LiteRT's slices cannot add axes if sizes are unknown, and its converter does not rewrite such slices.
     """
     result = tf.compat.v1.GraphDef(versions=graph.versions, library=graph.library)
     constants = {node.name: node for node in graph.node if node.op == "Const"}
@@ -188,7 +188,7 @@ def without_new_axes(graph: tf.compat.v1.GraphDef) -> tf.compat.v1.GraphDef:
 
 
 def _add_slice(graph: tf.compat.v1.GraphDef, node: Any, places: Sequence[np.ndarray]) -> None:
-    """Adds a slice to a graph, of begins, ends and strides, and then the axes that it adds."""
+    """Adds a slice with these begins, ends and strides to a graph, followed by its new axes."""
 
     def marked(mask: str) -> list[bool]:
         return [bool(node.attr[mask].i >> place & 1) for place in range(len(places[0]))]
@@ -200,17 +200,17 @@ def _add_slice(graph: tf.compat.v1.GraphDef, node: Any, places: Sequence[np.ndar
         return str(added.name)
 
     new, rest, shrunk = marked("new_axis_mask"), marked("ellipsis_mask"), marked("shrink_axis_mask")
-    kept = [place for place, is_new in enumerate(new) if not is_new]
+    sliced_axes = [place for place, is_new in enumerate(new) if not is_new]
     sliced = graph.node.add(op="StridedSlice", name=f"{node.name}/sliced")
     sliced.input.append(node.input[0])
     for values, name in zip(places, ("begin", "end", "strides"), strict=True):
-        sliced.input.append(constant(values[kept].astype(np.int32), name))
+        sliced.input.append(constant(values[sliced_axes].astype(np.int32), name))
     sliced.attr["T"].CopyFrom(node.attr["T"])
     sliced.attr["Index"].type = tf.int32.as_datatype_enum
     for mask in ("begin_mask", "end_mask", "ellipsis_mask", "shrink_axis_mask"):
         bits = marked(mask)
-        sliced.attr[mask].i = sum(bits[place] << number for number, place in enumerate(kept))
-    # The places that have an axis in the result; after `...` they count from the end.
+        sliced.attr[mask].i = sum(bits[place] << number for number, place in enumerate(sliced_axes))
+    # The places that have an axis in the result; those after `...` are counted from the end.
     axes = [place for place in range(len(new)) if new[place] or not shrunk[place]]
     middle = axes.index(rest.index(True)) if any(rest) else len(axes)
     before = [number for number, place in enumerate(axes) if new[place] and number < middle]

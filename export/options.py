@@ -1,6 +1,6 @@
 """The options of an export, declared once: flags, `--help`, checks, the record in a version and the README's table.
 
-Reading and checking them takes neither Keras nor TensorFlow.
+This module needs neither Keras nor TensorFlow.
 """
 
 import os
@@ -21,11 +21,11 @@ DEFAULT_NBEST = 5
 
 @dataclass(frozen=True, kw_only=True)
 class ExportOptions(Options):
-    """What every task can be exported with."""
+    """Options for models of every task."""
 
     weights: str = choice("float32", ("float32", "bfloat16", "int8"), "How matrices are stored.")
-    dynamic_batching: bool = flag(False, "Answer requests that arrive together as one batch, and large ones in parts.")
-    num_batch_threads: int = size(2, "Batches that `--dynamic_batching` answers at a time.", maximum=1024)
+    dynamic_batching: bool = flag(False, "Run requests that arrive together as one batch, and split large ones.")
+    num_batch_threads: int = size(2, "Batches that `--dynamic_batching` runs at the same time.", maximum=1024)
     xla: bool = flag(
         False, "Add the signature `xla`, which XLA compiles, for servers with `--xla_cpu_compilation_enabled`."
     )
@@ -34,35 +34,35 @@ class ExportOptions(Options):
     )
     warmup: str = text(
         "none",
-        "Signatures besides `serving_default` and `xla` that servers warm up before they answer: names separated by "
-        "commas, `all` or `none`. Others take seconds for their first request.",
+        "Signatures besides `serving_default` and `xla` that servers warm up before they accept requests: names "
+        "separated by commas, `all` or `none`. The first request to any other signature takes seconds.",
     )
 
     def resolved(self, model: Any) -> Self:
-        """Returns the options with what they leave to the Keras model or to each other filled in."""
+        """Returns the options with the defaults filled in that depend on the Keras model or on other options."""
         return self
 
 
 @dataclass(frozen=True, kw_only=True)
 class Seq2SeqExportOptions(ExportOptions, TranslationOptions):
-    """What sequence-to-sequence models can be exported with."""
+    """Options for sequence-to-sequence models."""
 
     nbest: int | None = size(
-        None, f"Answers of the signature `nbest`: `beam_size`, or {DEFAULT_NBEST} if that is 1.", automatic=True
+        None, f"Translations of the signature `nbest`: `beam_size`, or {DEFAULT_NBEST} if that is 1.", automatic=True
     )
     rerank: str = choice(
         "none",
         ("none", "mbr"),
-        "Which translation of the beam is the answer: `none`, the one that ranks first, or `mbr`, the one that has "
-        "most in common with the others, by chrF.",
+        "Which translation of the beam is returned: `none`, the one that ranks first, or `mbr`, the one most similar "
+        "to the others, by chrF.",
     )
 
     def check(self) -> None:
-        """Allows more answers than beams: the signature `nbest` searches with as many beams as it has answers."""
+        """Allows `nbest` > `beam_size`: the signature `nbest` then searches with `nbest` beams."""
         if self.shortlist and self.xla:
-            raise InputError("--shortlist and --xla do not go together: each batch has symbols of its own.")
+            raise InputError("--shortlist and --xla cannot be combined: the shortlist differs between batches.")
         if self.rerank != "none" and self.xla:
-            raise InputError("--rerank and --xla do not go together: XLA has no texts.")
+            raise InputError("--rerank and --xla cannot be combined: XLA does not support strings.")
         if self.rerank != "none":
             check_reranking(self.rerank, self.beam_size)
 
@@ -73,14 +73,14 @@ class Seq2SeqExportOptions(ExportOptions, TranslationOptions):
         return replace(self, nbest=self.nbest or default, length_penalty=self.exponent(), shortlist=shortlist)
 
     def decoding(self, nbest: int) -> TranslationOptions:
-        """Returns the request for so many answers to each text."""
+        """Returns the decoding options for `nbest` translations of each text."""
         options = {name: getattr(self, name) for name in TranslationOptions.declared()}
         return TranslationOptions(**{**options, "beam_size": max(nbest, self.beam_size), "nbest": nbest})
 
 
 @dataclass(frozen=True, kw_only=True)
 class LanguageModelExportOptions(ExportOptions):
-    """What language models can be exported with."""
+    """Options for language models."""
 
     max_length: int | None = GenerationOptions.with_default("max_length", None)
     no_repeat_ngram: int = GenerationOptions.with_default("no_repeat_ngram", 0)
@@ -90,7 +90,7 @@ class LanguageModelExportOptions(ExportOptions):
         return replace(self, max_length=self.decoding().resolved(model).max_length)
 
     def decoding(self) -> GenerationOptions:
-        """Returns the request for the most probable continuation."""
+        """Returns the decoding options for the most probable continuation."""
         return GenerationOptions(max_length=self.max_length, no_repeat_ngram=self.no_repeat_ngram)
 
 
@@ -104,7 +104,7 @@ TASK_OPTIONS: dict[str, type[ExportOptions]] = {
 
 @dataclass(frozen=True)
 class Export:
-    """An export, resolved and checked as far as that needs no model."""
+    """A resolved export, checked as far as possible without loading the model."""
 
     workdir: Path
     base: Path
@@ -127,7 +127,7 @@ class Export:
         target_language: str | None = None,
         **options: Any,
     ) -> Self:
-        """Returns what the arguments of `export.saved_model.export_saved_model` ask for; options may be texts."""
+        """Returns the export for the arguments of `export.saved_model.export_saved_model`; options may be strings."""
         path, base = workdir_path(workdir), Path(output)
         if ensemble:
             check_ensemble(together(workdir, ensemble))
@@ -136,10 +136,10 @@ class Export:
         requested = {name: value for name, value in options.items() if value is not None}
         for name in requested:
             if name not in declared:
-                raise InputError(f"--{name} is not for {spec.task} models such as {spec.name}.")
+                raise InputError(f"--{name} is not an option of {spec.task} models such as {spec.name}.")
         resolved = TASK_OPTIONS[spec.task](**{name: declared[name].read(name, requested[name]) for name in requested})
         if "num_batch_threads" in requested and not resolved.dynamic_batching:
-            raise InputError("--num_batch_threads is of no use without --dynamic_batching.")
+            raise InputError("--num_batch_threads requires --dynamic_batching.")
         if version is not None and version < 1:
             raise InputError(f"--version must be positive. Received: {version}.")
         if version is not None and (base / str(version)).exists():
@@ -149,12 +149,12 @@ class Export:
 
 
 def version_exists(path: Path) -> InputError:
-    """Returns the error for a version, in this folder, that exists already."""
-    return InputError(f"{path} exists already; versions are never overwritten. Leave out --version for the next one.")
+    """Returns the error for a version whose folder exists already."""
+    return InputError(f"{path} exists already; versions are never overwritten. Omit --version to use the next number.")
 
 
 def option_rows() -> Iterator[tuple[str, Option, str]]:
-    """Yields name, declaration and meaning of each option; the meaning names the tasks unless it is for all of them."""
+    """Yields name, declaration and meaning of each option; the meaning names the tasks unless all have the option."""
     for name in dict.fromkeys(name for options in TASK_OPTIONS.values() for name in options.declared()):
         by_task = {task: cls.declared()[name] for task, cls in TASK_OPTIONS.items() if name in cls.declared()}
         option = next(iter(by_task.values()))

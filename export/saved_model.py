@@ -19,7 +19,7 @@ from zoo.startup import without_greeting
 
 
 def next_version(base: Path) -> int:
-    """Returns the next free version number under a base path, which need not exist."""
+    """Returns the next free version number under a base path, which may be missing."""
     taken = [int(path.name) for path in base.iterdir() if path.name.isdigit()] if base.is_dir() else []
     return max(taken, default=0) + 1
 
@@ -49,7 +49,7 @@ def export_saved_model(
         **options: Options of the model's task, see `export.options`; `None` is the default.
 
     Raises:
-        InputError: For a bad work directory, base path or option, a version that exists, or answers that differ.
+        InputError: For a bad work directory, base path or option, a version that exists, or outputs that differ.
     """
     languages = (source_language, target_language)
     return write_export(Export.resolve(workdir, output, version, check, ensemble, *languages, **options))
@@ -59,8 +59,8 @@ def write_export(export: Export, report: Callable[[str], None] = lambda line: No
     """Writes a SavedModel and returns its folder; raises as `export_saved_model` does.
 
     Args:
-        export: What is exported.
-        report: Called with a line at the beginning of each part of the work.
+        export: The export.
+        report: Called with a line of text at the beginning of each stage.
     """
     with without_greeting():
         import keras
@@ -86,14 +86,14 @@ def write_export(export: Export, report: Callable[[str], None] = lambda line: No
     served = ServedModel(graph, signatures, report)
     try:
         export.base.mkdir(parents=True, exist_ok=True)
-        # Servers look at numbers only, so they never see this name.
+        # Servers ignore this name, because it is not a number.
         temporary = Path(tempfile.mkdtemp(prefix=".tmp-", dir=export.base))
     except OSError as error:
         if disk_full(error):
             raise
-        raise InputError(f"{export.base} cannot hold versions ({error.strerror}).") from error
+        raise InputError(f"{export.base} is not writable ({error.strerror}).") from error
     try:
-        # Batches run a function by itself, which no other optimises with its own.
+        # With dynamic batching, the batched function is not inlined into its caller and must be optimized by itself.
         with contextlib.nullcontext() if graph.options.dynamic_batching else optimized_once():
             tf.saved_model.save(served, str(temporary), signatures=served.functions)
         if apis := {signature.name: signature.api for signature in signatures if signature.api != PREDICT}:
@@ -110,7 +110,7 @@ def write_export(export: Export, report: Callable[[str], None] = lambda line: No
 
 
 def _publish(folder: Path, export: Export) -> Path:
-    """Gives a complete version its number, which another export may have taken since, and returns its new folder."""
+    """Renames a complete version to a free number, even if other exports run, and returns its new folder."""
     while True:
         target = export.base / str(export.version or next_version(export.base))
         try:
@@ -123,7 +123,7 @@ def _publish(folder: Path, export: Export) -> Path:
 
 
 def _declare_apis(folder: Path, apis: Mapping[str, str]) -> None:
-    """Marks signatures by name as those of an API; `tf.saved_model.save` marks all as those of Predict."""
+    """Sets the API of signatures by name; `tf.saved_model.save` declares all of them for Predict."""
     from tensorflow.core.protobuf import saved_model_pb2
 
     path = folder / "saved_model.pb"
@@ -132,7 +132,7 @@ def _declare_apis(folder: Path, apis: Mapping[str, str]) -> None:
     for name, api in apis.items():
         graph.signature_def[name].method_name = api
     path.write_bytes(model.SerializeToString(deterministic=True))
-    (folder / "fingerprint.pb").unlink(missing_ok=True)  # It is that of the file before.
+    (folder / "fingerprint.pb").unlink(missing_ok=True)  # It is outdated now.
 
 
 def _parse(argv: Sequence[str] | None) -> Namespace:
@@ -141,7 +141,7 @@ def _parse(argv: Sequence[str] | None) -> Namespace:
     parser.add_argument("--output", required=True, metavar="BASE", help="BASE/<version>/ is written")
     parser.add_argument("--version", type=int, metavar="N", help="default: the next free number")
     parser.add_argument(
-        "--check", action="store_true", help="load it as a server does and compare its answers, before it is visible"
+        "--check", action="store_true", help="load it as a server does and compare its outputs, before publishing it"
     )
     add_ensemble(parser)
     add_languages(parser)
@@ -158,9 +158,9 @@ def _parse(argv: Sequence[str] | None) -> Namespace:
 def main(argv: Sequence[str] | None = None) -> None:
     """Runs the command; raises as `export_saved_model` does."""
     export = Export.resolve(**vars(_parse(argv)))
-    # Traced on a GPU, recurrent layers could hold kernels that a server without one lacks.
+    # Recurrent layers that are traced on a GPU could contain kernels that a server without a GPU lacks.
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
-    # AutoGraph warns where it has no room for its own files, and goes on without them.
+    # AutoGraph warns if it cannot write its own temporary files; it works without them.
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
     print(write_export(export, lambda line: print(line, file=sys.stderr, flush=True)))
 

@@ -1,7 +1,7 @@
 """Serves models over gRPC and REST: `python -m export.serve --model_name NAME --model_base_path BASE`.
 
-The flags are those of `tensorflow_model_server`. Where that program is on the PATH it is run instead, with the same
-flags; elsewhere the server in `export.server` stands in for it and says so.
+The flags are those of `tensorflow_model_server`. If that program is on the PATH, it is run instead, with the same
+flags; otherwise the server in `export.server` replaces it and prints a line about it.
 """
 
 import argparse
@@ -29,7 +29,7 @@ STOCK_SERVER = "tensorflow_model_server"
 
 
 class ModelServer(server.ModelServer):
-    """The stand-in server for one model, as a Python program starts and stops it.
+    """The embedded server for one model, to be started and stopped by a Python program.
 
     Args:
         name: The model's name in requests.
@@ -39,7 +39,7 @@ class ModelServer(server.ModelServer):
         **others: Further `ServerSettings` by name.
 
     Raises:
-        InputError: A port cannot be had, or there is no version.
+        InputError: A port is not available, or there is no version.
     """
 
     def __init__(self, name: str, base_path: Path, port: int, rest_port: int | None = None, **others: Any):
@@ -48,18 +48,18 @@ class ModelServer(server.ModelServer):
             super().__init__(settings)
 
     def start(self) -> str:
-        """Loads the models and starts to answer; returns one line that says what is served and where."""
+        """Loads the models, starts to serve them and returns one line with their names and addresses."""
         with _input_errors():
             _load_tensorflow()
             return super().start()
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the command; raises InputError for models that cannot be loaded, ports that are taken and wrong files."""
+    """Runs the command; raises InputError for models that cannot be loaded, ports in use and invalid files."""
     without_onednn()
     namespace, unknown = _parser().parse_known_args(argv)
     if stock := shutil.which(STOCK_SERVER):
-        _become(stock, vars(namespace), unknown)
+        _exec_stock_server(stock, vars(namespace), unknown)
     if "version" in namespace:
         print(f"TensorFlow ModelServer: embedded stand-in of {importlib.metadata.version('attention-zoo')}")
         print(f"TensorFlow Library: {importlib.metadata.version('tensorflow')}")
@@ -68,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def read_settings(argv: Sequence[str] | None) -> server.ServerSettings:
-    """Returns the settings that a command line gives; ends the process with one line on bad usage."""
+    """Returns the settings of a command line; exits with a one-line message on invalid usage."""
     parser = _parser()
     flags = vars(parser.parse_args(argv))
     settings = server.ServerSettings(
@@ -84,9 +84,9 @@ def read_settings(argv: Sequence[str] | None) -> server.ServerSettings:
 def _parser() -> ArgumentParser:
     parser = ArgumentParser(
         prog="python -m export.serve",
-        description=f"Serves SavedModels over gRPC and REST. Runs {STOCK_SERVER} where there is one.",
+        description=f"Serves SavedModels over gRPC and REST. Runs {STOCK_SERVER} if it is installed.",
         allow_abbrev=False,
-        argument_default=argparse.SUPPRESS,  # flags that are not given; the defaults are in `ServerSettings`
+        argument_default=argparse.SUPPRESS,  # the defaults are in `ServerSettings`
     )
     server.add_flags(parser)
     parser.add_argument("--version", action="store_true", help="print the version")
@@ -96,26 +96,26 @@ def _parser() -> ArgumentParser:
 def _serve(settings: server.ServerSettings, without_effect: Sequence[str]) -> None:
     server.write_to_stderr(settings.log_level)
     with _input_errors():
-        stand_in = server.ModelServer(settings)
-        print(f"{STOCK_SERVER} is not on the PATH; the embedded server stands in for it", flush=True)
+        embedded = server.ModelServer(settings)
+        print(f"{STOCK_SERVER} is not on the PATH; running the embedded server instead", flush=True)
         if without_effect:
-            print(f"without effect in the embedded server: --{', --'.join(without_effect)}", flush=True)
-        stand_in.listen()  # that the models are loading is said while TensorFlow starts, too
+            print(f"ignored by the embedded server: --{', --'.join(without_effect)}", flush=True)
+        embedded.listen()  # While TensorFlow starts, requests already get the response that the model is loading.
         _load_tensorflow()
         if not (settings.xla_cpu_compilation_enabled or settings.xla_gpu_compilation_enabled):
             _disable_xla()
-        ready = stand_in.start()
+        ready = embedded.start()
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
     print(ready, flush=True)
     stopped.wait()
-    stand_in.stop()
+    embedded.stop()
 
 
 @contextlib.contextmanager
 def _input_errors() -> Iterator[None]:
-    """Turns the server's errors into those that commands print as one line."""
+    """Converts the server's errors to `InputError`, which commands print as one line."""
     try:
         yield
     except server.ServingError as error:
@@ -127,14 +127,14 @@ def _load_tensorflow() -> None:
         return
     with without_greeting():
         importlib.import_module("tensorflow_text")
-    logging.getLogger("tensorflow").setLevel(logging.ERROR)  # the TF1 loader is deprecated; what it does is wanted
-    # What has been loaded by now stays; collecting garbage among it would stop all requests for a fifth of a second.
+    logging.getLogger("tensorflow").setLevel(logging.ERROR)  # hides that the TF1 loader, which is used, is deprecated
+    # The modules loaded so far are never freed; scanning them for garbage would block all requests for 0.2 seconds.
     gc.collect()
     gc.freeze()
 
 
 def _disable_xla() -> None:
-    """Makes this whole process refuse to compile with XLA, as the stock server does unless told otherwise."""
+    """Disables XLA compilation in this process, which is the stock server's default."""
     package = importlib.util.find_spec("tensorflow").submodule_search_locations[0]  # type: ignore[union-attr, index]
     try:
         ctypes.CDLL(str(Path(package, "libtensorflow_cc.so.2")))["_ZN10tensorflow21DisableXlaCompilationEv"]()
@@ -142,22 +142,22 @@ def _disable_xla() -> None:
         print(f"XLA stays enabled: {error}", file=sys.stderr)
 
 
-def _become(program: str, flags: Mapping[str, Any], others: Sequence[str]) -> NoReturn:
-    """Replaces this process by the stock server, leaving out flags that it does not have."""
+def _exec_stock_server(program: str, flags: Mapping[str, Any], others: Sequence[str]) -> NoReturn:
+    """Replaces this process by the stock server, without the flags that it does not support."""
     own = sorted(server.own_flags() & set(flags))
     if own:
-        print(f"left out, as {STOCK_SERVER} has no such flag: --{', --'.join(own)}", file=sys.stderr)
+        print(f"ignored, because {STOCK_SERVER} has no such flag: --{', --'.join(own)}", file=sys.stderr)
     sys.stdout.flush()
     os.execv(program, [program, *(_spell(name, value) for name, value in flags.items() if name not in own), *others])
 
 
 def _spell(name: str, value: Any) -> str:
-    """Returns a flag as the stock server takes it: an equals sign, whole numbers, absolute paths."""
+    """Returns a flag in the stock server's syntax: an equals sign, whole numbers, absolute paths."""
     if isinstance(value, bool):
         value = str(value).lower()
     elif name == "model_base_path" and "://" not in value:
         value = os.path.abspath(value)
-    elif isinstance(value, float) and value.is_integer():  # most of what is a float here is a whole number there
+    elif isinstance(value, float) and value.is_integer():  # The stock server declares most of these as integers.
         value = int(value)
     return f"--{name}={value}"
 
@@ -167,8 +167,8 @@ def command() -> NoReturn:
     status = run_command(main)
     sys.stdout.flush()
     sys.stderr.flush()
-    # All requests are answered. Threads of gRPC and TensorFlow that are still in C++ cannot be unwound by Python's
-    # own exit, which then aborts the process.
+    # All requests are done. Python's own exit would abort the process, because it cannot unwind the threads of gRPC and
+    # TensorFlow that are still in C++.
     os._exit(status)
 
 

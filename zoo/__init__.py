@@ -1,6 +1,6 @@
 """Attention models that can be understood, trained and served.
 
-Listing models is instant; Keras is imported when a model or a layer is first asked for.
+Listing models is instant; Keras is imported on first access to a model or a layer.
 """
 
 import zoo.signals  # noqa: F401  isort: skip  # before the imports that take a while
@@ -64,15 +64,15 @@ def load(
 
 
 def load_model(path: str | os.PathLike[str]) -> Any:
-    """Returns the `keras.Model` of a `.keras` file that holds a named model, or of a work directory.
+    """Returns the `keras.Model` of a `.keras` file with a named model, or of a work directory.
 
-    `keras.models.load_model` does so only where the model's class has been imported.
+    `keras.models.load_model` requires that the model's class has been imported before.
 
     Args:
         path: The file, or the work directory.
 
     Raises:
-        InputError: (a `ValueError`) If there is no such file, or no model of the zoo in it.
+        InputError: (a `ValueError`) If there is no such file, or it contains no model of the zoo.
     """
     return importlib.import_module("zoo.inference").load_model(path)
 
@@ -82,16 +82,16 @@ def save_run(path: str | os.PathLike[str], model: Any, tokenizers: Any, classes:
 
     Args:
         path: The work directory, which must not exist or be empty.
-        model: What `create_model` returned, trained by `fit` or otherwise.
-        tokenizers: The tokenizer of its texts, of `zoo.text`; of a translator those of source and target.
-        classes: Of a classifier, the labels in the order of its outputs.
+        model: A model from `create_model`, trained by `fit` or otherwise.
+        tokenizers: The tokenizer of its texts, from `zoo.text`; for a translator those of source and target.
+        classes: For a classifier, the labels in the order of its outputs.
 
     Returns:
-        The run, as `load(path)` returns it.
+        The run, the same as `load(path)`.
 
     Raises:
-        InputError: (a `ValueError`) If the model is none of the zoo, tokenizers or classes do not fit it, or there is
-            something at `path`. Nothing is written then.
+        InputError: (a `ValueError`) If the model is not one of the zoo, tokenizers or classes do not match it, or
+            `path` exists and is not empty. Nothing is written then.
     """
     importlib.import_module("zoo.inference.saving").save_run(path, model, tokenizers, classes)
     return load(path)

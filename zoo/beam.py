@@ -1,4 +1,4 @@
-"""Apache Beam, which the extra `beam` brings, for the commands that can run on it."""
+"""Apache Beam, from the extra `beam`, for the commands that can run on it."""
 
 import contextlib
 import io
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def check_beam() -> None:
     """Raises InputError if Beam is not installed."""
-    logging.disable(logging.WARNING)  # It complains about parts of itself that are not installed.
+    logging.disable(logging.WARNING)  # Beam warns about its optional dependencies.
     try:
         import apache_beam  # noqa: F401
     except ImportError as error:
@@ -25,7 +25,7 @@ def check_beam() -> None:
 
 
 def make_pipeline(beam_flags: Sequence[str]) -> "apache_beam.Pipeline":
-    """Returns an empty pipeline that Beam's flags describe; raises InputError if Beam is missing, or refuses them."""
+    """Returns an empty pipeline with Beam's flags; raises InputError if Beam is missing or rejects the flags."""
     check_beam()
     import apache_beam
     from apache_beam.options.pipeline_options import PipelineOptions
@@ -34,10 +34,10 @@ def make_pipeline(beam_flags: Sequence[str]) -> "apache_beam.Pipeline":
     try:
         with contextlib.redirect_stderr(errors):
             options = PipelineOptions(list(beam_flags))
-            options.get_all_options()  # Otherwise its parser only reads them when the pipeline runs.
+            options.get_all_options()  # parses the flags now, not when the pipeline runs
             return apache_beam.Pipeline(options=options)
-    except SystemExit as error:  # Beam's own parser, which also prints the usage of hundreds of flags.
+    except SystemExit as error:  # raised by Beam's parser, after printing the usage of hundreds of flags
         reason = errors.getvalue().strip().rpartition("error: ")[2]
-        raise InputError(f"Apache Beam refuses its flags: {reason}.") from error
-    except (ValueError, ImportError, AttributeError) as error:  # No such runner, or one that lacks options.
-        raise InputError(f"Apache Beam refuses its flags: {error}") from error
+        raise InputError(f"Apache Beam rejects its flags: {reason}.") from error
+    except (ValueError, ImportError, AttributeError) as error:  # an unknown runner, or missing options
+        raise InputError(f"Apache Beam rejects its flags: {error}") from error

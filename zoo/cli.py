@@ -1,4 +1,4 @@
-"""The parts that all commands share: one-line errors, exit statuses, signals and `--import`.
+"""Common parts of all commands: one-line errors, exit statuses, signals and `--import`.
 
 Exit status 0 is success, 2 is bad usage or bad input (one line on standard error, no traceback), 130 and 143 are Ctrl-C
 and SIGTERM (likewise), and 1 is a failure: of the disk or of a pipe (likewise), or an internal one (Python's own
@@ -22,17 +22,17 @@ from zoo.startup import discard_output, open_standard_streams, without_greeting
 
 Command = Callable[[Sequence[str] | None], None]
 
-# Errors whose cause can be a path that the user named.
+# Errors that an invalid path in the arguments can cause.
 _PATH_ERRORS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR)
-_NO_ROOM = {
+_DISK_FULL = {
     errno.ENOSPC: "no space left on the disk",
     errno.EDQUOT: "the disk quota is used up",
-    errno.EFBIG: "a file is larger than is allowed here (see ulimit -f)",
+    errno.EFBIG: "a file exceeds the maximum size (see ulimit -f)",
 }
 
 
 class _Import(argparse.Action):
-    """Imports a module while the arguments are read, so that the other arguments can name what it registers."""
+    """Imports a module during argument parsing, so that other arguments can use the names that it registers."""
 
     def __call__(
         self,
@@ -48,7 +48,7 @@ def import_from_here(name: str, option: str) -> ModuleType:
     """Imports a module, which may be in the current folder, and returns it.
 
     Raises:
-        InputError: If it cannot be imported; the error names the option that asked for it.
+        InputError: If it cannot be imported; the message contains the option's name.
     """
     sys.path.insert(0, os.getcwd())
     try:
@@ -70,7 +70,7 @@ class ArgumentParser(argparse.ArgumentParser):
             action=_Import,
             dest=argparse.SUPPRESS,
             metavar="MODULE",
-            help="your module to import first, which registers models, data or signatures",
+            help="module to import first, which registers models, data or signatures",
         )
 
     def error(self, message: str) -> NoReturn:
@@ -79,24 +79,23 @@ class ArgumentParser(argparse.ArgumentParser):
 
 
 def run_process(main: Command) -> int:
-    """Runs a command that is all that its process does, as `run_command`; from then on the process ignores signals."""
+    """Runs a command as `run_command` does, as the last action of the process, which afterwards ignores signals."""
     return run_command(main, at_end=signal.SIG_IGN)
 
 
 def run_command(main: Command, argv: Sequence[str] | None = None, at_end: signal.Handlers | None = None) -> int:
-    """Runs `main(argv)` and turns its outcome into an exit status.
+    """Runs `main(argv)` and returns its exit status.
 
     Args:
-        main: The command. It raises `InputError` for anything that the user can fix.
+        main: The command. It raises `InputError` for errors that the user can fix.
         argv: Arguments without the program's name; `None` means those of the process.
         at_end: See `raising_signals`.
 
     Returns:
-        0 on success; 2 after an `InputError`, where a path may not be read or written or an extra is not installed; 1
-        where the disk is full or nobody reads the output any more; 130 after Ctrl-C and 143 after SIGTERM. Other
-        exceptions pass through.
+        0 on success; 2 after an `InputError`, if a path cannot be read or written, or if an extra is not installed; 1
+        if the disk is full or a pipe is broken; 130 after Ctrl-C and 143 after SIGTERM. Other exceptions are raised.
     """
-    # TensorFlow's C++ code complains about a missing GPU; errors that matter reach Python as exceptions.
+    # TensorFlow's C++ code warns about a missing GPU; relevant errors reach Python as exceptions.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     open_standard_streams()
     with raising_signals(at_end):
@@ -116,16 +115,16 @@ def run_command(main: Command, argv: Sequence[str] | None = None, at_end: signal
 
 
 def _outcome(error: BaseException) -> tuple[str, int] | None:
-    """Returns what a command says of what ended it, and its exit status; `None` for an internal failure."""
+    """Returns the line that a command prints for an error, and its exit status; `None` for an internal failure."""
     number = received_signal() or (signal.SIGINT if isinstance(error, KeyboardInterrupt) else None)
-    if number:  # whatever it came out as
+    if number:  # whatever the type of the exception
         return NAMES[signal.Signals(number)], exit_status(number)
     if isinstance(error, InputError):
         return f"error: {' '.join(str(error).split())}", 2
     if isinstance(error, ModuleNotFoundError) and (missing := missing_extra(error)):
         return f"error: {missing}", 2
     if isinstance(error, BrokenPipeError):
-        return "error: nobody reads the output any more (broken pipe)", 1
+        return "error: broken pipe: the reader of the output has closed it", 1
     if reason := disk_full(error):
         file = getattr(error, "filename", None)
         return f"error: {file}: {reason}" if file else f"error: {reason}", 1
@@ -135,14 +134,14 @@ def _outcome(error: BaseException) -> tuple[str, int] | None:
 
 
 def is_closed(stream: Any) -> bool:
-    """Returns whether the process was started without a standard stream; see `open_standard_streams`."""
+    """Returns whether the process was started without this standard stream; see `open_standard_streams`."""
     return stream is None or getattr(stream, "name", None) == os.devnull
 
 
 def disk_full(error: BaseException) -> str | None:
-    """Returns what to say of an error if a file has no room to grow, else `None`."""
-    for number, reason in _NO_ROOM.items():
-        # h5py and TensorFlow report it as text.
+    """Returns the message for an error that means that a file cannot grow, else `None`."""
+    for number, reason in _DISK_FULL.items():
+        # h5py and TensorFlow report such errors only as text.
         if getattr(error, "errno", None) == number or os.strerror(number) in str(error):
             return reason
     return None

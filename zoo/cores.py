@@ -1,11 +1,11 @@
-"""How many cores of the processor computations may use."""
+"""The number of processor cores for computations."""
 
 import importlib
 import os
 
 
 def available_cores() -> int:
-    """Returns how many cores this process may use."""
+    """Returns the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -16,7 +16,7 @@ def has_accelerator() -> bool:
 
 
 def computing_cores() -> int:
-    """Returns how many cores TensorFlow computes on, 1 where it has an accelerator or Keras another backend."""
+    """Returns the number of cores on which TensorFlow computes; 1 with an accelerator or on another backend."""
     import keras
 
     return 1 if keras.backend.backend() != "tensorflow" or has_accelerator() else available_cores()

@@ -1,6 +1,6 @@
-"""A request to decode, declared once: what runs, evaluations and exports of trained models are asked with.
+"""The options of decoding, declared once for runs, evaluations and exports of trained models.
 
-No Keras here, so that commands can read and check a request before the backend starts.
+This module does not import Keras, so that commands can read and check options before the backend starts.
 """
 
 import os
@@ -18,27 +18,27 @@ from zoo.vocabulary import SPECIAL_PIECES
 from zoo.workdir import WorkDir
 
 RULES = ("gnmt", "huggingface", "huggingface_early", "huggingface_never", "ctranslate2")
-"""Whose rules a search may follow; see `zoo.decoding.BEAM_RULES`."""
+"""The rules of beam search; see `zoo.decoding.BEAM_RULES`."""
 
 
 def check_reranking(reranking: str, beam_size: int) -> None:
-    """Raises InputError if there are no several translations to choose from."""
+    """Raises InputError if there is only one translation to choose from."""
     if beam_size < 2:
         raise InputError(
-            f"--rerank {reranking} chooses among the translations of a beam: use --beam_size 5, say. "
+            f"--rerank {reranking} chooses among the translations of a beam and requires, e.g., --beam_size 5. "
             f"Received: beam_size={beam_size}."
         )
 
 
 def add_ensemble(parser: ArgumentParser) -> None:
-    """Adds the argument that names the other members of an ensemble."""
+    """Adds the argument for the other members of an ensemble."""
     parser.add_argument(
         "--ensemble",
         action="append",
         default=[],
         metavar="DIR",
-        help="seq2seq: a work directory with the same tokenizers, which chooses every symbol together with this one; "
-        "again for more",
+        help="seq2seq: a work directory with the same tokenizers, which chooses every token together with this one; "
+        "can be repeated",
     )
 
 
@@ -58,50 +58,50 @@ def add_languages(parser: ArgumentParser, default: str = "that of the work direc
 
 
 def together(first: Any, others: Sequence[Any]) -> Any:
-    """Returns what `zoo.load` takes for a work directory and the other members of its ensemble, which may be none.
+    """Returns the argument of `zoo.load` for a work directory and the other members of its ensemble, if any.
 
     Raises:
-        InputError: If the others are one path.
+        InputError: If `others` is a single path.
     """
     if isinstance(others, str | bytes | os.PathLike):
-        raise InputError(f"The members of an ensemble are a list of work directories. Received: {others!r}.")
+        raise InputError(f"The members of an ensemble must be a list of work directories. Received: {others!r}.")
     return [first, *others] if others else first
 
 
 def check_ensemble(paths: Sequence[str | os.PathLike[str]]) -> None:
-    """Raises InputError unless there are work directories, all of translators, whose tokenizers are the same."""
+    """Raises InputError unless there are work directories, all of translators with the same tokenizers."""
     if not paths:
-        raise InputError("An ensemble needs at least one work directory. Received: none.")
+        raise InputError("An ensemble requires at least one work directory. Received: none.")
     folders = [workdir_path(path).resolve() for path in paths]
-    if twice := next((folder for folder in folders if folders.count(folder) > 1), None):
-        raise InputError(f"An ensemble needs different models: {twice} is named twice.")
+    if duplicate := next((folder for folder in folders if folders.count(folder) > 1), None):
+        raise InputError(f"The members of an ensemble must be different. Received: {duplicate} twice.")
     identities = []
     for path in paths:
         workdir = WorkDir(workdir_path(path))
         model = workdir.read_config()["model"]
         if (task := get_spec(model["name"]).task) != "seq2seq":
-            raise InputError(f"An ensemble is of seq2seq models; {path} holds a {task} model.")
+            raise InputError(f"The members of an ensemble must be seq2seq models; {path} is a {task} model.")
         tokenizers = load_tokenizers(workdir, ("source", "target"), model)
         identities.append([tokenizer.identity() for tokenizer in tokenizers.values()])
         if identities[0] != identities[-1]:
             raise InputError(
-                f"{paths[0]} and {path} have other symbols, so that they cannot choose one together. Train them on the "
-                "same data, or one from the other with --init_from."
+                f"{paths[0]} and {path} have different tokenizers and cannot be an ensemble. Train them on the same "
+                "data, or one from the other with --init_from."
             )
 
 
 @dataclass(frozen=True, kw_only=True)
 class TranslationOptions(Options):
-    """How a sequence-to-sequence model is decoded."""
+    """The decoding options of a sequence-to-sequence model."""
 
-    beam_size: int = size(1, "Hypotheses that beam search keeps; 1 for greedy search.")
+    beam_size: int = size(1, "Hypotheses of beam search; 1 for greedy search.")
     rules: str = choice(
         "gnmt",
         RULES,
-        "Whose rules search follows, so that a checkpoint gives the answers that it gives there: those of GNMT, where "
-        "texts that have ended rank by log P / ((5 + length) / 6)^length_penalty; or those of Hugging Face's "
-        "`transformers` (early_stopping False, True or never) or CTranslate2, where they rank by "
-        "log P / length^length_penalty and have no limit but `max_length`; by those of CTranslate2 none is empty.",
+        "The rules of beam search. By GNMT's, ended hypotheses rank by log P / ((5 + length) / 6)^length_penalty, by those "
+        " of Hugging Face's `transformers` (early_stopping False, True or never) and CTranslate2 by "
+        "log P / length^length_penalty, limited by `max_length` only, so that a checkpoint gives the results of "
+        "that library; by those of CTranslate2, no translation is empty.",
     )
     length_penalty: float | None = number(
         None,
@@ -111,13 +111,13 @@ class TranslationOptions(Options):
     )
     coverage_penalty: float = number(
         0.0,
-        "Factor of the coverage penalty of beam search, for models that attend; the mean over layers and heads counts.",
+        "Factor of the coverage penalty of beam search, for models with attention: its mean over layers and heads.",
         minimum=0,
     )
     max_length: int = size(
         256,
-        "Largest number of target symbols, the end included; a sentence is also limited to twice the number of its "
-        "source symbols plus 10 by the rules of GNMT.",
+        "Maximum number of target tokens, including the end; by the rules of GNMT, a sentence is also limited to twice "
+        "the number of its source tokens plus 10.",
     )
     force_end: bool = flag(
         False,
@@ -126,13 +126,14 @@ class TranslationOptions(Options):
     )
     no_repeat_ngram: int = count(0, "No n symbols come twice in an answer; 0: they may.")
     nbest: int | None = size(
-        None, "Answers to each sentence, at most `beam_size`; the fewer, the sooner search ends.", automatic=True
+        None, "Translations of each sentence, at most `beam_size`; with fewer, search ends sooner.", automatic=True
     )
     shortlist: int = count(
         0,
-        "Target symbols among which a batch is translated, by the likely translations of its source symbols that "
-        "`training.shortlist` has written into the work directory; 0: all. The fewer, the faster. Answers then depend "
-        "a little on the texts of their batch, and log probabilities are those among these symbols.",
+        "Number of target tokens among which a batch is translated; 0 for all, fewer are faster. They are selected by "
+        "the likely translations of the source tokens, a table of the work directory that `training.shortlist` writes. "
+        "Translations then depend slightly on the other texts of a batch, and log probabilities are those among these "
+        "tokens.",
     )
 
     def check(self) -> None:
@@ -140,10 +141,10 @@ class TranslationOptions(Options):
             raise InputError(f"`nbest` must be from 1 to `beam_size`, {self.beam_size}. Received: nbest={self.nbest}.")
 
     def resolved(self, model: Any) -> Self:
-        """Returns the options for a `Seq2SeqModel`, which fills in what was left to it.
+        """Returns the options for a `Seq2SeqModel`, with defaults filled in that depend on the model.
 
         Raises:
-            InputError: If the model cannot be decoded like this.
+            InputError: If the model does not support the options.
         """
         if 2 * self.beam_size > model.target_vocab_size:
             raise InputError(
@@ -158,12 +159,12 @@ class TranslationOptions(Options):
             )
         if self.coverage_penalty and not model.attends:
             raise InputError(
-                f"{type(model).__name__} has no attention that could cover the source. Received: "
+                f"`coverage_penalty` requires attention, which {type(model).__name__} lacks. Received: "
                 f"coverage_penalty={self.coverage_penalty}."
             )
         if self.coverage_penalty and self.rules != "gnmt":
             raise InputError(
-                "`coverage_penalty` is for the rules of GNMT. "
+                "`coverage_penalty` requires the rules of GNMT. "
                 f"Received: coverage_penalty={self.coverage_penalty}, rules={self.rules!r}."
             )
         return replace(
@@ -182,25 +183,27 @@ class TranslationOptions(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class GenerationOptions(Options):
-    """How a language model is decoded."""
+    """The decoding options of a language model."""
 
     temperature: float = number(
-        0.0, "Divides the logits before symbols are drawn; 0 takes the most probable symbol.", minimum=0
+        0.0, "Divisor of the logits before sampling; 0 chooses the most probable token.", minimum=0
     )
-    top_k: int = count(0, "Draw among this many most probable symbols only; 0 for all.")
-    top_p: float = number(1.0, "Draw among the fewest symbols that together have this probability.", above=0, maximum=1)
+    top_k: int = count(0, "Sample only from this many most probable tokens; 0 for all.")
+    top_p: float = number(
+        1.0, "Sample from the smallest set of most probable tokens with this total probability.", above=0, maximum=1
+    )
     max_length: int | None = size(
-        None,
-        "Largest number of symbols, those of the prompt included; at most what the model can hold.",
-        automatic=True,
+        None, "Maximum number of tokens, including the prompt; at most that of the model.", automatic=True
     )
-    no_repeat_ngram: int = count(0, "No n symbols come twice, those of the prompt included; 0: they may.")
+    no_repeat_ngram: int = count(
+        0, "No n-gram of this size occurs twice, including the prompt's; 0 for no such constraint."
+    )
 
     def resolved(self, model: Any) -> Self:
-        """Returns the options for a `LanguageModel`, which fills in what was left to it.
+        """Returns the options for a `LanguageModel`, with defaults filled in that depend on the model.
 
         Raises:
-            InputError: If the model cannot be decoded like this.
+            InputError: If the model does not support the options.
         """
         max_length = model.max_length if self.max_length is None else self.max_length
         if max_length > model.max_length:
@@ -208,4 +211,4 @@ class GenerationOptions(Options):
         return replace(self, max_length=max_length)
 
 
-SEED = Option(0, int, "Seed of the draws.", minimum=-(1 << 31), maximum=(1 << 31) - 1)
+SEED = Option(0, int, "Seed for sampling.", minimum=-(1 << 31), maximum=(1 << 31) - 1)

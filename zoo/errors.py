@@ -1,23 +1,23 @@
-"""The one error that means: the input is wrong, and the user can fix it."""
+"""The error for invalid input that the user can fix."""
 
 import difflib
 from collections.abc import Iterable, Sequence
 
 
 class InputError(ValueError):
-    """Bad input or bad usage; the message names what was received and the fix.
+    """Invalid input or usage; the message contains the received value and the fix.
 
     Commands print it as one line and exit with status 2.
     """
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str], meant: Sequence[str] = ()) -> InputError:
-    """Returns the error for a name that is no known one of a kind, such as `"model"`; it names the close ones.
+    """Returns the error for an unknown name of a kind, such as `"model"`; the message suggests similar names.
 
     Args:
-        kind: What the name should be.
+        kind: The kind of name.
         name: The name.
-        known: All names there are.
+        known: All known names.
         meant: Names that it may mean, if it is a synonym.
     """
     known = sorted(known)

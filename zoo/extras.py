@@ -1,4 +1,4 @@
-"""Which extra of this distribution brings which module, so that a missing one is named with its cure."""
+"""The modules of each extra of this distribution, for error messages with the command that installs a missing one."""
 
 import sys
 from pathlib import Path
@@ -26,20 +26,20 @@ EXTRAS = {
     "beam": ("apache_beam",),
     "zstd": ("zstandard",),
 }
-"""The modules that each extra brings, besides those of the extras that it includes."""
+"""The modules of each extra, without those of the extras that it includes."""
 
 
 def missing_extra(error: ModuleNotFoundError) -> InputError | None:
-    """Returns the error for a module that is not installed; `None` if no extra has it."""
+    """Returns the error for a module that is not installed; `None` if no extra contains it."""
     module = (error.name or "").partition(".")[0]
     extra = next((extra for extra, modules in EXTRAS.items() if module in modules), None)
-    if extra is None or module in sys.modules:  # there in part, or hidden on purpose: an error of another kind
+    if extra is None or module in sys.modules:  # installed incompletely or hidden on purpose, which is another error
         return None
-    return InputError(f"This needs {module}, which is not installed: {install_command(extra)}.")
+    return InputError(f"This requires {module}, which is not installed: {install_command(extra)}.")
 
 
 def install_command(extra: str) -> str:
-    """Returns the command that installs an extra: from the clone that this code is in, else beside the package."""
+    """Returns the command that installs an extra, from this clone or, in an installed package, from the index."""
     root = Path(__file__).resolve().parents[1]
     if not (root / "pyproject.toml").is_file():
         return f"pip install 'attention-zoo[{extra}]'"
@@ -47,20 +47,20 @@ def install_command(extra: str) -> str:
 
 
 def name_missing_extras() -> None:
-    """Makes a command of this project that misses an extra end with one line and status 2, as `run_command` does.
+    """Lets a command of this project exit with one line and status 2 if an extra is missing, as `run_command` does.
 
-    A package whose modules need an extra when they are imported, which is before `run_command` runs, calls this first.
-    In programs other than our commands nothing changes.
+    A package whose modules require an extra on import, which is before `run_command`, calls this first. It has no
+    effect in other programs.
     """
     program = Path(sys.argv[0]).name if sys.argv else ""
     if program != "-m" and not program.startswith("attention-zoo-"):
         return
-    others = sys.excepthook
+    previous_hook = sys.excepthook
 
     def report(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
         missing = missing_extra(error) if isinstance(error, ModuleNotFoundError) else None
         if missing is None:
-            others(kind, error, traceback)
+            previous_hook(kind, error, traceback)
             return
         print(f"error: {missing}", file=sys.stderr)
         sys.exit(2)

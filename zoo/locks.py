@@ -1,4 +1,4 @@
-"""One writer at a time."""
+"""A lock for exclusive access by one process."""
 
 import contextlib
 from collections.abc import Iterator
@@ -14,16 +14,16 @@ except ImportError:  # Windows
 
 @contextlib.contextmanager
 def exclusive(lock: Path, busy: str) -> Iterator[None]:
-    """Keeps other processes out of the block by a lock on a file, which is made.
+    """Locks a file, which is created, during the block.
 
-    The lock ends with the process, however that ends. A system without locks has no such protection.
+    The lock is released when the process ends, even if it is killed. On systems without locks, this does nothing.
 
     Raises:
         InputError: With the message `busy`, if another process holds the lock.
     """
     with contextlib.ExitStack() as stack:
         if fcntl is not None:
-            # A finished run may be where nothing can be written, and some file systems have no locks.
+            # The folder of a finished run may be read-only, and some file systems have no locks.
             with contextlib.suppress(OSError):
                 file = stack.enter_context(lock.open("ab"))
                 try:

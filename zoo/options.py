@@ -1,8 +1,8 @@
 """Options, declared once: default, type, range and meaning of each in one line.
 
-A class of options is a frozen dataclass derived from `Options` whose fields are made by `size`, `count`, `rate`,
+A class of options is a frozen dataclass derived from `Options` whose fields are declared by `size`, `count`, `rate`,
 `number`, `flag`, `choice`, `text` and `texts`. Defaults, checks, `--help`, model cards and documentation are derived
-from these lines. Nothing but the standard library is needed, so that reading the options of a model takes no Keras.
+from these lines. This module needs only the standard library, so reading the options of a model does not import Keras.
 
 Example:
     >>> from dataclasses import dataclass
@@ -28,10 +28,10 @@ from typing import Any, ClassVar, Self
 from zoo.errors import InputError, unknown_name
 
 LARGEST = 2**31 - 1
-"""Largest integer: libraries count in 32 bits."""
+"""The largest integer, because libraries use 32 bits."""
 
 LONGEST_SHOWN = 200
-"""Characters of a wrong value that a message repeats."""
+"""Maximum number of characters of an invalid value in a message."""
 
 _KINDS = {int: "integer", float: "number", bool: "true or false", str: "text", list: "list of texts"}
 _TRUTH = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
@@ -42,18 +42,18 @@ class Option:
     """The declaration of one option.
 
     Attributes:
-        default: Its default; `MISSING` where it must be given.
+        default: Its default; `MISSING` if it is required.
         kind: `int`, `float`, `bool`, `str` or `list` (of strings).
-        meaning: What it does, one or two sentences.
+        meaning: Its description, one or two sentences.
         minimum: Smallest value.
         maximum: Largest value.
-        above: Value that it must exceed.
-        below: Value that it must stay below.
-        choices: All values there are; empty for any.
-        forms: Forms of further values, such as `"file:PATH"`, which begin with what is before the colon.
+        above: Exclusive lower bound.
+        below: Exclusive upper bound.
+        choices: All allowed values; empty for any.
+        forms: Forms of further values, such as `"file:PATH"`; values begin with the same prefix and colon.
         synonyms: Other names of values, and the values.
-        automatic: Whether `None` is allowed, which leaves the choice to the data or the machine.
-        derived: Whether the value comes from the data and cannot be asked for.
+        automatic: Whether `None` is allowed, which means that the value is chosen by the data or the machine.
+        derived: Whether the value is computed from the data and cannot be set.
     """
 
     default: Any
@@ -76,11 +76,11 @@ class Option:
 
     @property
     def type_name(self) -> str:
-        """The type as the user of a command thinks of it, such as `"integer"` or `"constant, cosine"`."""
+        """The type in the help of a command, such as `"integer"` or `"constant, cosine"`."""
         return ", ".join((*self.choices, *self.forms)) or _KINDS[self.kind]
 
     def expected(self) -> str:
-        """Returns what a value must be, such as `"a positive integer"`."""
+        """Returns a description of valid values, such as `"a positive integer"`."""
         if self.choices:
             *most, last = *self.choices, *self.forms
             return f"{', '.join(most)} or {last}"
@@ -99,7 +99,7 @@ class Option:
         return f"{article} {name}{f' of {self.minimum:g} or more' if self.minimum is not None else ''}"
 
     def checked(self, name: str, value: Any) -> Any:
-        """Returns a value of Python or NumPy in the option's type; the name is for the message.
+        """Converts a value of Python or NumPy to the option's type; the name is for the message.
 
         Raises:
             InputError: If it is of another type or out of range.
@@ -119,10 +119,10 @@ class Option:
         if self.kind is list:
             return isinstance(value, list | tuple) and all(isinstance(member, str) for member in value)
         if self.kind in (bool, str):
-            known = not self.choices or value in self.choices
-            return isinstance(value, self.kind) and (known or self._has_form(str(value)))
-        wanted = numbers.Integral if self.kind is int else numbers.Real
-        if not isinstance(value, wanted) or isinstance(value, bool) or self._is_too_large(value):
+            is_choice = not self.choices or value in self.choices
+            return isinstance(value, self.kind) and (is_choice or self._has_form(str(value)))
+        expected = numbers.Integral if self.kind is int else numbers.Real
+        if not isinstance(value, expected) or isinstance(value, bool) or self._is_too_large(value):
             return False
         if not math.isfinite(value):
             return False
@@ -142,22 +142,22 @@ class Option:
         return self.kind is int and isinstance(value, numbers.Integral) and not -LARGEST - 1 <= int(value) <= LARGEST
 
     def read(self, name: str, value: Any) -> Any:
-        """Returns the value of a command line (a text) or of TOML, YAML or JSON in the option's type.
+        """Converts a value of a command line (a text) or of TOML, YAML or JSON to the option's type.
 
         Raises:
-            InputError: If it cannot be read, or is out of range.
+            InputError: If it cannot be converted, or is out of range.
         """
         if isinstance(value, bool) and "on" in self.choices:
             value = "on" if value else "off"  # YAML reads on and off as booleans
         elif isinstance(value, float) and self.kind is int and value.is_integer():
-            value = int(value)  # a TOML file may say 1e3
+            value = int(value)  # such as 1e3 in TOML
         elif isinstance(value, str) and self.automatic and self.kind is not str and value in ("auto", "none"):
             value = None
         elif isinstance(value, str) and self.kind in (int, float):
             try:
                 value = self.kind(value)
             except ValueError:
-                pass  # `checked` says what is expected
+                pass  # `checked` raises with the expected type
         elif isinstance(value, str) and self.kind is bool:
             value = _TRUTH.get(value.lower(), value)
         return self.checked(name, value)
@@ -187,7 +187,7 @@ def rate(default: Any, meaning: str, **limits: Any) -> Any:
 
 
 def number(default: Any, meaning: str, **limits: Any) -> Any:
-    """Declares an option that is a positive number, unless `limits` say otherwise; see `Option` for the arguments."""
+    """Declares an option that is a number, positive unless there are `limits`; see `Option` for the arguments."""
     return _field(default, float, meaning, **(limits or {"above": 0}))
 
 
@@ -213,13 +213,13 @@ def texts(default: Any, meaning: str, **limits: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """Base of the classes of options: checked when they are made, and never changed after that.
+    """Base class of options, which are checked by the constructor and immutable.
 
-    A subclass whose options must fit each other overrides `check`. A subclass may name the idea that its own options
-    belong to, its `group`: an option then has a second name, `GROUP.NAME`, in which NAME may be one of `short_names`.
+    A subclass overrides `check` if some options must be consistent with others. A subclass may set the `group` of its
+    own options: an option then has a second name, `GROUP.NAME`, in which NAME may be one of `short_names`.
 
     Raises:
-        InputError: For a value of another type or out of range, and for options that do not go together.
+        InputError: For a value of another type or out of range, and for inconsistent options.
     """
 
     group: ClassVar[str] = ""
@@ -231,10 +231,10 @@ class Options:
         self.check()
 
     def check(self) -> None:
-        """Checks that the options go together.
+        """Checks that the options are consistent.
 
         Raises:
-            InputError: If two do not.
+            InputError: If two are not.
         """
 
     @classmethod
@@ -244,13 +244,13 @@ class Options:
 
     @classmethod
     def groups(cls) -> dict[str, str]:
-        """Returns the group of each option by name, `""` for those of none."""
-        found = dict.fromkeys(cls.declared(), "")
+        """Returns the group of each option by name, `""` for no group."""
+        groups = dict.fromkeys(cls.declared(), "")
         for base in cls.__mro__:
             for name in vars(base).get("__annotations__", {}):
-                if name in found and not found[name]:
-                    found[name] = vars(base).get("group", "")
-        return found
+                if name in groups and not groups[name]:
+                    groups[name] = vars(base).get("group", "")
+        return groups
 
     @classmethod
     def by_group(cls) -> dict[str, str]:
@@ -268,7 +268,7 @@ class Options:
 
     @classmethod
     def with_default(cls, name: str, default: Any) -> Any:
-        """Declares an option of this class in a subclass once more, with another default."""
+        """Declares an option of this class again in a subclass, with another default."""
         return _declare(dataclasses.replace(cls.declared()[name], default=default))
 
     @classmethod
@@ -286,7 +286,7 @@ class Options:
         """Returns options from a section of settings, whose values may be texts.
 
         Raises:
-            InputError: For an unknown name (the close ones are named), or a wrong value.
+            InputError: For an unknown name (the message suggests similar ones), or an invalid value.
         """
         return cls(**read_values(cls.declared(), values, section))
 
@@ -302,10 +302,10 @@ class Options:
 
 
 def read_values(declared: Mapping[str, Option], values: Mapping[str, Any], section: str) -> dict[str, Any]:
-    """Returns the values of a section of settings in the types of their options; texts are read.
+    """Converts the values of a section of settings, which may be texts, to the types of their options.
 
     Raises:
-        InputError: For an unknown name (the close ones are named), or a wrong value.
+        InputError: For an unknown name (the message suggests similar ones), or an invalid value.
     """
     for name in values:
         if name not in declared:

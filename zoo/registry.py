@@ -1,6 +1,6 @@
-"""Named models: their specs, and how a name becomes a model.
+"""The registry of named models: their specs, and the creation of a model by name.
 
-No Keras here: listing and reading specs is fast; a model's module is imported when it is created.
+This module does not import Keras, so that listing and reading specs is fast; creating a model imports its module.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ from zoo.synonyms import MODELS, meant_by
 ENTRY_POINTS = "attention_zoo.models"
 """Group of the entry points whose modules register models of other packages."""
 
-_LINE = 400  # characters of a line of a spec
+_LINE = 400  # maximum length of a line in the representation of a spec
 
 
 @dataclass(frozen=True)
@@ -35,22 +35,21 @@ class Paper:
 
 @dataclass(frozen=True, repr=False)
 class ModelSpec:
-    """A named model, as it is known without building it.
+    """The description of a named model, available without building it.
 
     Args:
         name: The model's name.
         task: `"seq2seq"`, `"classifier"`, `"language_model"` or `"sentence_encoder"`.
         paper: Where the architecture was published.
         summary: One sentence.
-        config: The defaults in which this name differs from those in `options`. As an attribute: all defaults, each
-            of which can be overridden in `create_model`.
+        config: The defaults that differ from those in `options`. As an attribute: all defaults, each of which can be
+            overridden in `create_model`.
         model_class: `"module:Class"` of the Keras model.
-        required: Options without a default, such as the sizes of the vocabularies; known where there are `options`.
-        options: Declaration of the options, from which their checks and descriptions come; `None` for a model that has
-            only defaults.
+        required: Options without a default, such as vocabulary sizes; derived from `options` if there are.
+        options: The declared options, with their checks and descriptions; `None` for a model with defaults only.
 
     Raises:
-        InputError: For a default that is not in `options` (the close ones are named), or is out of range.
+        InputError: For a default that is not in `options` (the message suggests similar ones), or is out of range.
     """
 
     name: str
@@ -73,9 +72,9 @@ class ModelSpec:
 
     def declared(self) -> dict[str, Option]:
         """Returns the declaration of each option in `config`, with this model's default."""
-        known = self.options.declared() if self.options else {}
+        declared = self.options.declared() if self.options else {}
         return {
-            name: dataclasses.replace(known[name], default=default) if name in known else Option.like(default)
+            name: dataclasses.replace(declared[name], default=default) if name in declared else Option.like(default)
             for name, default in self.config.items()
         }
 
@@ -115,21 +114,21 @@ def register_model(spec: ModelSpec) -> ModelSpec:
 
 @functools.cache
 def load_entry_points(group: str) -> None:
-    """Imports the modules of other packages that register something; one that fails is named in a warning."""
-    import importlib.metadata  # here, because it takes as long as all else of `import zoo`
+    """Imports the modules of other packages that register something, and warns of those that fail."""
+    import importlib.metadata  # imported late, because it takes as long as the rest of `import zoo`
 
     for entry_point in importlib.metadata.entry_points(group=group):
         try:
             entry_point.load()
-        except Exception as error:  # the code of others may raise anything; ours still lists and makes its models
-            message = f"What {entry_point.value} registers as {group} is missing: {error!r}."
+        except Exception as error:  # Foreign code may raise any exception, which must not disable our own models.
+            message = f"The entry point {entry_point.value} of {group} cannot be loaded: {error!r}."
             warnings.warn(message, RuntimeWarning, stacklevel=3)
 
 
 def list_models(pattern: str = "*") -> list[str]:
     """Returns the sorted names that match `pattern` (as in `fnmatch`: `*`, `?`, `[...]`).
 
-    Where none does, names that the field has for models are understood: `"bahdanau"`, `"luong"`, `"vaswani"`, ….
+    If none matches, common synonyms of models are accepted: `"bahdanau"`, `"luong"`, `"vaswani"`, ….
     """
     load_entry_points(ENTRY_POINTS)
     matching = fnmatch.filter(_SPECS, pattern)
@@ -140,7 +139,7 @@ def get_spec(name: str) -> ModelSpec:
     """Returns the spec of a named model.
 
     Raises:
-        InputError: (a `ValueError`) If there is no such name; the close ones are named.
+        InputError: (a `ValueError`) If there is no such name; the message suggests similar ones.
     """
     if name not in _SPECS:
         load_entry_points(ENTRY_POINTS)
@@ -150,10 +149,10 @@ def get_spec(name: str) -> ModelSpec:
 
 
 def resolve_config(name: str, overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the complete options of a named model, from those that differ from the spec's, and the required ones.
+    """Returns the complete options of a named model, given the required ones and those that differ from the spec.
 
     Raises:
-        InputError: If an option is unknown (the close ones are named) or a required one is missing.
+        InputError: If an option is unknown (the message suggests similar ones) or a required one is missing.
     """
     spec = get_spec(name)
     for key in overrides:
@@ -161,7 +160,7 @@ def resolve_config(name: str, overrides: Mapping[str, Any]) -> dict[str, Any]:
             raise unknown_name(f"option of model {name}", key, [*spec.config, *spec.required])
     missing = [key for key in spec.required if key not in overrides]
     if missing:
-        raise InputError(f"Model {name!r} needs {', '.join(missing)}.")
+        raise InputError(f"Model {name!r} requires {', '.join(missing)}.")
     return {**spec.config, **overrides}
 
 
@@ -175,7 +174,7 @@ def create_model(name: str, dtype: Any = None, **config: Any) -> Any:
             differ from `get_spec(name).config`.
 
     Raises:
-        InputError: (a `ValueError`) For an unknown name or option; the close ones are named.
+        InputError: (a `ValueError`) For an unknown name or option; the message suggests similar ones.
     """
     resolved = resolve_config(name, config)
     model = get_spec(name).load_class()(**resolved, name=name, dtype=dtype)

@@ -1,4 +1,4 @@
-"""Rows of nested tensors, whose first axis counts them; scalars among them belong to no row."""
+"""Operations on rows of nested tensors, i.e. along their first axis; scalars are not changed."""
 
 import importlib
 from typing import Any
@@ -8,21 +8,21 @@ from keras import ops
 
 
 def repeat_rows(nested: Any, times: int) -> Any:
-    """Returns the nested tensors with every row repeated `times` times in place; scalars are left alone."""
+    """Returns the nested tensors with every row repeated `times` times in place; scalars are not changed."""
     if times == 1:
         return nested
     return keras.tree.map_structure(lambda x: ops.repeat(x, times, axis=0) if len(x.shape) else x, nested)
 
 
 def take_rows(nested: Any, indices: Any) -> Any:
-    """Returns only the rows of the nested tensors at `indices`, int32 [R]; scalars are left alone."""
+    """Returns the rows of the nested tensors at `indices`, int32 [R]; scalars are not changed."""
     return keras.tree.map_structure(lambda x: ops.take(x, indices, axis=0) if len(x.shape) else x, nested)
 
 
 def take(values: Any, indices: Any, axis: int = 0) -> Any:
-    """Returns `ops.take(values, indices, axis)` for indices that are not negative.
+    """Returns `ops.take(values, indices, axis)` for non-negative indices.
 
-    Keras on TensorFlow lets them count from the end, too, which costs four more operations.
+    Keras on TensorFlow also supports negative indices, which costs four more operations.
     """
     if keras.backend.backend() == "tensorflow" and not isinstance(indices, keras.KerasTensor):
         return importlib.import_module("tensorflow").gather(values, indices, axis=axis)
@@ -32,8 +32,8 @@ def take(values: Any, indices: Any, axis: int = 0) -> Any:
 def take_per_row(values: Any, indices: Any) -> Any:
     """Returns `values[b, indices[b, k]]`, [B, K, ...] from values [B, M, ...] and indices [B, K].
 
-    Keras' `take_along_axis` transposes its tensors three times; nine calls of it were a twentieth of a beam search.
-    TensorFlow has one operation for it.
+    Keras' `take_along_axis` transposes its tensors three times, which took 5 % of the time of beam search. TensorFlow
+    has a single operation.
     """
     if keras.backend.backend() == "tensorflow":
         return importlib.import_module("tensorflow").gather(values, indices, batch_dims=1)

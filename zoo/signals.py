@@ -1,7 +1,7 @@
-"""How Ctrl-C and SIGTERM end a command: cleanly, with one line, and with status 130 or 143, whenever they come.
+"""Handles Ctrl-C and SIGTERM in commands, which exit cleanly at any time, with one line and status 130 or 143.
 
-An exception that a signal handler raises can come out of TensorFlow, or out of an import, as another one, and where
-nothing can be raised it is lost. So the handler notes the signal as well, and who explains errors asks for it first.
+TensorFlow or an import may replace the exception of a signal handler by another one, and where exceptions cannot be
+raised it is lost. The handler therefore also stores the signal, and error reports check it first.
 """
 
 import contextlib
@@ -18,36 +18,36 @@ NAMES = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 
 
 class Terminated(KeyboardInterrupt):
-    """The process was asked to end by SIGTERM."""
+    """The process received SIGTERM."""
 
 
 class _State:
-    """What has come so far; signals are of the process."""
+    """The state of the process's signals."""
 
     received: int | None = None
-    is_held = False  # The first one is not raised: a loop asks for it, at a place where it can end.
-    is_ending = False  # It is being said why; nothing is to be raised any more.
+    is_held = False  # whether the first signal is only stored, for a loop that checks for it
+    is_ending = False  # whether the signal is being reported, so that no further one is raised
 
 
 def received_signal() -> int | None:
-    """Returns the number of the signal that asks the command to end, if one has come; no more are then raised."""
+    """Returns the number of the received signal, if any; further signals are then not raised."""
     if _State.received is not None:
         _State.is_ending = True
     return _State.received
 
 
 def raise_if_received() -> None:
-    """Raises what a signal has raised before, where that was lost."""
+    """Raises the exception of a received signal again, in case it was lost."""
     if _State.received is not None and not _State.is_held and not _State.is_ending:
         _raise(_State.received)
 
 
 @contextlib.contextmanager
 def holding_signals() -> Iterator[Callable[[], None]]:
-    """Yields a function from whose call on, until the block ends, the first signal is only noted; a second is raised.
+    """Yields a function; after its call, until the block ends, the first signal is only stored; a second is raised.
 
-    The block asks `held_signal` where it can end; a signal that it did not ask for is raised at its end. An error that
-    ends the block while a signal is held is not due to it, and the signal is forgotten.
+    The block checks `held_signal` where it can end; otherwise a stored signal is raised at the end of the block. If an
+    error ends the block, a stored signal is not its cause and is discarded.
     """
 
     def hold() -> None:
@@ -65,12 +65,12 @@ def holding_signals() -> Iterator[Callable[[], None]]:
 
 
 def held_signal() -> int | None:
-    """Returns the number of the signal that came and is held, if there is one."""
+    """Returns the number of the stored signal, if any."""
     return _State.received if _State.is_held else None
 
 
 def exit_status(number: int) -> int:
-    """Returns the exit status of a command that a signal ended, as shells have it."""
+    """Returns the exit status of a command that a signal ended, by the convention of shells."""
     return 128 + number
 
 
@@ -78,11 +78,11 @@ def exit_status(number: int) -> int:
 def raising_signals(at_end: signal.Handlers | None = None) -> Iterator[None]:
     """Raises `KeyboardInterrupt` or `Terminated` in the block on SIGINT or SIGTERM, if it runs in the main thread.
 
-    A signal that the process ignores, as one in the background of a shell ignores Ctrl-C, is ignored still. `at_end`
-    is how signals are handled after the block, such as `signal.SIG_IGN`. Default: as before.
+    Signals that the process ignores, such as Ctrl-C in the background of a shell, remain ignored. `at_end` is the
+    handler after the block, such as `signal.SIG_IGN`. Default: the previous handler.
     """
     if threading.current_thread() is not threading.main_thread():
-        yield  # Signals reach the main thread only.
+        yield  # Signals are handled in the main thread only.
         return
     handled = [number for number in NAMES if signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.signal(number, _handle) for number in handled}
@@ -101,7 +101,7 @@ def _handle(number: int, frame: FrameType | None) -> None:
     if is_first and _State.is_held:
         return
     _State.is_held = False
-    # What closes files after the first signal is to be left alone by the second.
+    # A second signal must not interrupt code that closes files after the first.
     if not _State.is_ending and not _is_handled(sys.exc_info()[1]):
         _raise(number)
 
@@ -111,7 +111,7 @@ def _raise(number: int) -> None:
 
 
 def _is_handled(error: BaseException | None) -> bool:
-    """Returns whether a signal is among what led to the exception that is being handled."""
+    """Returns whether a signal is in the chain of the exception that is being handled."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__context__
     return error is not None
@@ -123,24 +123,21 @@ def _report(unraisable: Any) -> None:
 
 
 def _end_at_once(number: int, frame: FrameType | None) -> None:
-    """Ends a process that has nothing to lose yet."""
+    """Ends the process immediately."""
     os.write(2, f"{NAMES[signal.Signals(number)]}\n".encode())
     os._exit(exit_status(number))
 
 
 def _program() -> str:
     """Returns the module or script that this process runs."""
-    if sys.argv[:1] == ["-m"] and "-m" in sys.orig_argv:  # the packages around the module are being imported
+    if sys.argv[:1] == ["-m"] and "-m" in sys.orig_argv:  # the parent packages of the module are being imported
         return sys.orig_argv[sys.orig_argv.index("-m") + 1]
     main = sys.modules["__main__"]
     return main.__spec__.name if main.__spec__ else os.path.basename(getattr(main, "__file__", None) or "")
 
 
 def _guard_start() -> None:
-    """Lets signals end this process at once if it is a command that still imports what it needs.
-
-    Another program that imports the package is left alone.
-    """
+    """Lets signals end this process immediately during the imports of a command; does nothing in other programs."""
     if not re.match(r"(training|export)\.|attention-zoo-", _program()):
         return
     for number in NAMES:

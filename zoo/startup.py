@@ -1,4 +1,4 @@
-"""A quiet start: TensorFlow's C++ code writes to standard error before any setting can stop it."""
+"""Starts backends without the messages that TensorFlow's C++ code prints before any setting takes effect."""
 
 import contextlib
 import gc
@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from zoo.errors import InputError
 from zoo.extras import EXTRAS, install_command
 
-# Notices, and the warning of every machine without a GPU; anything else is passed on.
+# Notices, and the warning about a missing GPU; other lines are printed.
 _GREETING = re.compile(rb"WARNING: All log messages before absl|[IW]\d{4} |.*failed call to cuInit")
 
 
 def open_standard_streams() -> None:
-    """Opens the null device for standard streams that the process was started without.
+    """Opens the null device for standard streams that are closed.
 
-    Else the next file or socket would have their number, and be written what is printed.
+    Otherwise the next file or socket would get the number of a standard stream and receive printed text.
     """
     while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
@@ -29,7 +29,7 @@ def open_standard_streams() -> None:
 
 
 def discard_output() -> None:
-    """Sends what is still to be written to standard output, which nobody reads any more, nowhere."""
+    """Redirects standard output to the null device, after a broken pipe."""
     number = os.open(os.devnull, os.O_WRONLY)
     os.dup2(number, 1)
     os.close(number)
@@ -37,26 +37,26 @@ def discard_output() -> None:
 
 @contextlib.contextmanager
 def without_greeting() -> Iterator[None]:
-    """Holds standard error back while the block imports TensorFlow, and then passes on all of it but the greeting.
+    """Buffers standard error while the block imports TensorFlow, and then prints all lines except the greeting.
 
-    File descriptor 2 itself is redirected, because the lines come from C++. Once TensorFlow has been imported, nothing
-    is held back.
+    File descriptor 2 itself is redirected, because the lines come from C++. If TensorFlow is already imported, this
+    does nothing.
     """
     if "tensorflow" in sys.modules:
         yield
         return
     sys.stderr.flush()
-    with tempfile.TemporaryFile() as held:
+    with tempfile.TemporaryFile() as buffer:
         original = os.dup(2)
-        os.dup2(held.fileno(), 2)
+        os.dup2(buffer.fileno(), 2)
         try:
             yield
         finally:
             sys.stderr.flush()
             os.dup2(original, 2)
             os.close(original)
-            held.seek(0)
-            for line in held:
+            buffer.seek(0)
+            for line in buffer:
                 if not _GREETING.match(line):
                     os.write(2, line)
 
@@ -64,30 +64,30 @@ def without_greeting() -> Iterator[None]:
 def collect_rarely() -> None:
     """Makes Python's garbage collection rare.
 
-    Importing and tracing make millions of objects that stay. Collecting after every 700 of them takes a tenth of the
+    Importing and tracing create millions of permanent objects. Collecting after every 700 of them takes a tenth of the
     time until the first step.
     """
     gc.set_threshold(200_000, 20, 100)
 
 
 def without_onednn() -> None:
-    """Turns oneDNN's kernels off in a TensorFlow imported later, here or in a child process, unless the user decided.
+    """Disables oneDNN before TensorFlow is imported, also for child processes, unless the variable is already set.
 
-    They are prepared again for each shape, of which decoding has many, and stay in memory.
+    Its kernels are prepared for each shape, of which decoding has many, and stay in memory.
     """
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 
 
 def one_core_for_each_operation() -> None:
-    """Lets each operation of a TensorFlow imported later use one core, unless the user decided: batches share cores."""
+    """Limits each TensorFlow operation to one core, for concurrent batches, unless the variable is already set."""
     os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
 
 
 def start_backend() -> None:
-    """Imports Keras quietly, for a command; on other backends than TensorFlow keeps TensorFlow out of the process.
+    """Imports Keras quietly for a command; on other backends, prevents the import of TensorFlow.
 
-    Keras imports TensorFlow wherever it is installed as soon as it saves or reads a model, which costs seconds and
-    half a gigabyte that JAX and PyTorch have no use for. A module that is `None` counts as not installed.
+    If TensorFlow is installed, Keras imports it for saving or loading a model, which takes seconds and half a gigabyte
+    that JAX and PyTorch do not need. A module that is `None` in `sys.modules` counts as not installed.
 
     Raises:
         InputError: The backend is not installed.
@@ -101,7 +101,7 @@ def start_backend() -> None:
             raise
         raise InputError(
             f"The backend of Keras, {error.name}, is not installed: {install_command(error.name)}, or set "
-            "KERAS_BACKEND to the one that is (tensorflow, jax or torch)."
+            "KERAS_BACKEND to an installed one (tensorflow, jax or torch)."
         ) from error
     if keras.backend.backend() != "tensorflow":
         sys.modules.setdefault("tensorflow", None)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Weights stored in fewer bits than they were trained in."""
+"""Stores weights in lower precision than that of training."""
 
 import math
 from typing import Any
@@ -9,27 +9,27 @@ from keras import ops
 from zoo.errors import InputError
 
 KINDS = ("float32", "bfloat16", "int8")
-# Smaller ones, such as biases and scales, are not worth the error.
+# Smaller weights, such as biases and scales, are not rounded.
 MIN_SIZE = 256
 
 
 def check_kind(kind: str) -> None:
-    """Raises an `InputError` unless `kind` is a known way to store weights."""
+    """Raises an `InputError` unless `kind` is one of `KINDS`."""
     if kind not in KINDS:
         raise InputError(f"`weights` must be one of {', '.join(KINDS)}. Received: {kind!r}.")
 
 
 def is_large_matrix(variable: keras.Variable) -> bool:
-    """Returns whether a weight is one of those that are rounded."""
+    """Returns whether a weight is large enough to be rounded."""
     sizes = tuple(variable.shape)
     floats = keras.backend.is_float_dtype(variable.dtype)
     return floats and len(sizes) > 1 and math.prod(sizes) >= MIN_SIZE
 
 
 def rounded(variable: keras.Variable, kind: str) -> tuple[Any, Any]:
-    """Returns a matrix as it is stored, and its scale, which is `None` for bfloat16.
+    """Returns the stored form of a matrix and its scale, which is `None` for bfloat16.
 
-    In int8 every output of a matrix has its own scale, and so has every symbol of an embedding:
+    In int8, every output of a matrix and every token of an embedding has its own scale:
     `w ≈ s · round(w / s)` with `s = max |w| / 127`.
 
     Reference:
@@ -47,17 +47,17 @@ def rounded(variable: keras.Variable, kind: str) -> tuple[Any, Any]:
 
 
 def restored(stored: Any, scale: Any, dtype: str) -> Any:
-    """Returns a matrix as the model reads it, from what `rounded` returned."""
+    """Returns the matrix for the model, given the results of `rounded`."""
     if scale is None:
         return ops.cast(stored, dtype)
     return ops.cast(ops.cast(stored, "float32") * scale, dtype)
 
 
 def round_weights(model: keras.Model, kind: str) -> None:
-    """Rounds a model's matrices to the values that they have when stored in fewer bits.
+    """Rounds a model's matrices to the values that they have when stored in lower precision.
 
     Raises:
-        InputError: For another kind.
+        InputError: For an unknown kind.
     """
     check_kind(kind)
     for variable in model.variables if kind != "float32" else ():

@@ -1,4 +1,4 @@
-"""Other names that the field has for the scores and the models here: understood, or answered with what is meant."""
+"""Common synonyms of scores and models, which are accepted or lead to suggestions in error messages."""
 
 import fnmatch
 from collections.abc import Iterable, Mapping
@@ -29,12 +29,12 @@ MODELS: dict[str, tuple[str, ...]] = {
 
 
 def meant_by(name: object, synonyms: Mapping[str, tuple[str, ...]], known: Iterable[str]) -> list[str]:
-    """Returns the known names that a synonym may mean, in its order; none for any other name."""
+    """Returns the known names that a synonym may mean, in the order of its patterns; empty for other names."""
     patterns = synonyms.get(str(name).lower().replace("-", "_").replace(" ", "_"), ())
     known = sorted(known)
     return [match for pattern in patterns for match in fnmatch.filter(known, pattern)]
 
 
 def unique(synonyms: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
-    """Returns the synonyms that mean one name, and that name."""
+    """Returns the synonyms that mean a single name, with that name."""
     return {name: meanings[0] for name, meanings in synonyms.items() if len(meanings) == 1}

@@ -1,4 +1,4 @@
-"""The layout of a work directory, which training writes and everything else reads."""
+"""The layout of a work directory, which training writes and all other commands read."""
 
 import hashlib
 import json
@@ -28,15 +28,15 @@ def checksum(path: Path) -> str:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yields a temporary path beside `path` that takes its place if the block succeeds, and is removed if not."""
+    """Yields a temporary path beside `path`, which is renamed to `path` if the block succeeds, and else removed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _temporary(path)
     try:
         yield temporary
         os.replace(temporary, path)
     except OSError as error:
-        nameless = error.errno is not None and error.filename is None  # without a number, the text would be lost
-        if nameless or str(error.filename) == str(temporary):  # a name that means nothing to anybody
+        nameless = error.errno is not None and error.filename is None  # Without a number, the text would be lost.
+        if nameless or str(error.filename) == str(temporary):  # The temporary name would not help the user.
             error.filename = str(path)
         raise
     finally:
@@ -45,13 +45,13 @@ def replacing(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """Yields a temporary folder, still to be made, that becomes `path` if the block succeeds, and is removed if not.
+    """Yields the path of a temporary folder, which is renamed to `path` if the block succeeds, and else removed.
 
     Raises:
-        InputError: If there is something at `path` other than an empty folder.
+        InputError: If `path` exists and is not an empty folder.
     """
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise InputError(f"{path} exists already. Name a new folder.")
+        raise InputError(f"{path} exists already. Use a new folder.")
     temporary = _temporary(path)
     try:
         yield temporary
@@ -61,8 +61,8 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 
 def _temporary(path: Path) -> Path:
-    """Returns the temporary name beside a path, which keeps its suffix."""
-    # Not from `tempfile`, whose files only the owner may read.
+    """Returns the temporary name beside a path, with the same suffix."""
+    # Not from `tempfile`, whose files are readable only for the owner.
     return path.with_name(f".tmp-{os.getpid()}-{path.name}")
 
 
@@ -70,7 +70,7 @@ class WorkDir:
     """Paths in a work directory.
 
     Args:
-        path: The directory; it need not exist.
+        path: The directory, which may be missing.
     """
 
     def __init__(self, path: str | os.PathLike[str]):
@@ -78,7 +78,7 @@ class WorkDir:
         self.config = self.path / "config.json"
         self.data = self.path / "data.json"
         self.model = self.path / "model.keras"
-        self.weights = self.path / "model.safetensors"  # in the place of the model, where it was converted
+        self.weights = self.path / "model.safetensors"  # instead of the model in a converted directory
         self.model_card = self.path / "MODEL_CARD.md"
         self.metrics = self.path / "metrics.jsonl"
         self.checksums = self.path / CHECKSUMS
@@ -89,7 +89,7 @@ class WorkDir:
         self.folders = (self.checkpoints, self.tensorboard, self.tokenizers)
 
     def tokenizer(self, name: str) -> Path:
-        """Returns the path, without suffix, of the tokenizer called `name`."""
+        """Returns the path, without suffix, of the tokenizer `name`."""
         return self.tokenizers / name
 
     @property
@@ -98,80 +98,80 @@ class WorkDir:
         return True
 
     def append_text(self, path: Path, text: str) -> None:
-        """Adds text to a file."""
+        """Appends text to a file."""
         with path.open("a", encoding="utf-8") as file:
             file.write(text)
 
     @contextmanager
     def replacing(self, path: Path) -> Iterator[Path]:
-        """As the function `replacing`, for a file that is then known by its checksum."""
+        """Replaces a file as the function `replacing` does, and stores its checksum."""
         with replacing(path) as temporary:
             yield temporary
-            self._note(path, None)  # until the new file is in its place
+            self._store_checksum(path, None)  # until the new file is in its place
             sha256 = checksum(temporary)
-        self._note(path, sha256)
+        self._store_checksum(path, sha256)
 
     def copy_to(self, other: "WorkDir") -> None:
-        """Copies what describes a model, its configuration, tokenizers and card, to another directory."""
+        """Copies configuration, tokenizers and model card to another directory."""
         for path in (self.config, self.data, self.model_card, *sorted(self.tokenizers.glob("*"))):
             if path.is_file():
                 with other.replacing(other.path / path.relative_to(self.path)) as copy:
                     shutil.copyfile(path, copy)
 
-    def _note(self, path: Path, sha256: str | None) -> None:
-        noted, name = self._noted(), path.relative_to(self.path).as_posix()
-        if noted.pop(name, None) or sha256:
-            noted |= {name: sha256} if sha256 else {}
-            self.write_text(self.checksums, json.dumps(noted, indent=2, sort_keys=True) + "\n")
+    def _store_checksum(self, path: Path, sha256: str | None) -> None:
+        checksums, name = self._read_checksums(), path.relative_to(self.path).as_posix()
+        if checksums.pop(name, None) or sha256:
+            checksums |= {name: sha256} if sha256 else {}
+            self.write_text(self.checksums, json.dumps(checksums, indent=2, sort_keys=True) + "\n")
 
-    def _noted(self) -> dict[str, str]:
-        """Returns the known checksums; none for a directory of an earlier version."""
+    def _read_checksums(self) -> dict[str, str]:
+        """Returns the stored checksums; empty for a directory of an earlier version."""
         try:
-            noted = json.loads(self.checksums.read_text(encoding="utf-8"))
+            checksums = json.loads(self.checksums.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return {}
         except ValueError:
-            noted = None
-        if not isinstance(noted, dict):
+            checksums = None
+        if not isinstance(checksums, dict):
             raise InputError(f"{self.checksums} is damaged. Without this file, others are read unchecked.")
-        return noted
+        return checksums
 
     def check(self, *names: str) -> None:
-        """Checks that files, and all in folders, are as they were written, as far as their checksums are known.
+        """Compares files, and all files in folders, with their stored checksums.
 
         Raises:
-            InputError: If one is not; it is named.
+            InputError: If a file differs; the message contains its path.
         """
-        for name, sha256 in self._noted().items():
+        for name, sha256 in self._read_checksums().items():
             path = self.path / name
             if name.partition("/")[0] in names and path.is_file() and checksum(path) != sha256:
-                raise InputError(f"{path} is damaged: its SHA-256 sum is another than in {self.checksums.name}.")
+                raise InputError(f"{path} is damaged: its SHA-256 sum differs from that in {self.checksums.name}.")
 
     def check_model(self) -> None:
-        """Checks that `model.keras` is as it was written.
+        """Checks that `model.keras` is not damaged.
 
         Raises:
-            InputError: If it is not.
+            InputError: If it is.
         """
         self.check(self.model.name)
-        try:  # the checksums of a zip, for what has no other
+        try:  # Without a stored checksum, the checksums of the zip file are checked.
             with zipfile.ZipFile(self.model) as file:
-                damaged = None if self.model.name in self._noted() else file.testzip()
+                damaged = None if self.model.name in self._read_checksums() else file.testzip()
         except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, NotImplementedError, RuntimeError) as error:
             raise InputError(f"{self.model} is damaged: {error}.") from None
         if damaged:
-            raise InputError(f"{self.model} is damaged: {damaged} in it is not what its checksum says.")
+            raise InputError(f"{self.model} is damaged: the checksum of {damaged} in it differs.")
 
     def remove_leftovers(self) -> None:
-        """Removes what processes left that were killed while they wrote; to be called by the one that trains here."""
+        """Removes temporary files of killed processes; only the process that trains here may call this."""
         for path in [*self.path.glob(".tmp-*"), *self.path.glob("*/.tmp-*")]:
             match = _TEMPORARY.fullmatch(path.name)
             if match and not _is_alive(int(match[1])):
-                with suppress(OSError):  # a finished run may be where nothing can be written
+                with suppress(OSError):  # The folder of a finished run may be read-only.
                     path.unlink()
 
     def write_text(self, path: Path, text: str) -> None:
-        """Writes a text file so that it is never seen half written."""
+        """Writes a text file atomically."""
         with replacing(path) as temporary:
             temporary.write_text(text, encoding="utf-8")
 
@@ -179,7 +179,7 @@ class WorkDir:
         """Returns the resolved configuration of the run.
 
         Raises:
-            InputError: If there is none, or it cannot be read.
+            InputError: If it is missing or cannot be read.
         """
         if not self.config.is_file():
             raise InputError(f"{self.path} is not a work directory: it has no {self.config.name}.")
@@ -190,16 +190,16 @@ class WorkDir:
         try:
             config["model"]["name"]
         except (KeyError, TypeError):
-            raise InputError(f"{self.config} is not a configuration: it names no model.") from None
+            raise InputError(f"{self.config} is not a configuration: it contains no model.name.") from None
         return config
 
 
 class ReadOnlyWorkDir(WorkDir):
-    """A work directory that another process writes: what this one would write goes to a folder that is thrown away.
+    """A work directory that another process writes; this process writes to a temporary folder instead.
 
     Args:
         path: The directory.
-        discarded: The folder.
+        discarded: The temporary folder.
     """
 
     def __init__(self, path: str | os.PathLike[str], discarded: Path):
@@ -216,7 +216,7 @@ class ReadOnlyWorkDir(WorkDir):
 
     @contextmanager
     def replacing(self, path: Path) -> Iterator[Path]:
-        """Yields a path of that name in the folder."""
+        """Yields a path of the same name in the temporary folder."""
         temporary = self._discarded / path.name
         yield temporary
         temporary.unlink(missing_ok=True)
@@ -229,7 +229,7 @@ class ReadOnlyWorkDir(WorkDir):
 
 
 def _is_alive(process: int) -> bool:
-    """Returns whether a process with this number runs, other than this one, which has written nothing yet."""
+    """Returns whether another process with this number is running; this one has written nothing yet."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:

@@ -1,8 +1,8 @@
 """The batch command: `python -m export.batch --model_path BASE/VERSION --input 'in*.txt' --output OUT`.
 
 The pipeline runs on this machine, or on Flink, Spark or Dataflow by Apache Beam's own flags (`--runner …`), which this
-command passes on. It needs the extra `beam`. Stopped at any time, the same command goes on with the parts that are not
-finished.
+command passes on. It needs the extra `beam`. If the command is stopped, running it again resumes with the unfinished
+parts.
 """
 
 import contextlib
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from export.batch.pipeline import BatchSettings
 
 PLAN = "batch.json"
-"""What a run does, in its output folder."""
+"""The file in the output folder that contains the settings and inputs of a run."""
 
 
 class RunFailed(Exception):
-    """Lines are without an answer, or a file could not be read or written; what was answered is kept."""
+    """Lines failed, or a file could not be read or written; finished outputs are kept."""
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -55,21 +55,25 @@ def main(argv: Sequence[str] | None = None) -> None:
     counts = _counts(result)
     print(json.dumps({"output": flags.output, **counts}), flush=True)
     failures = f"{flags.output.rstrip('/')}/{FAILED}-*.jsonl"
-    if counts[FAILED] or _matches(failures):  # Some runners give no counts, and some lines may have failed before.
+    if counts[FAILED] or _matches(
+        failures
+    ):  # Some runners have no counters, and lines may have failed in earlier runs.
         number = "Lines" if counts[FAILED] is None else f"{counts[FAILED]} of {counts['lines']} lines"
-        before = f", beside {counts[KEPT]} that were done before" if counts[KEPT] else ""
-        raise RunFailed(f"{number} failed{before}; {failures} says why.")
+        before = f", in addition to {counts[KEPT]} lines of earlier runs" if counts[KEPT] else ""
+        raise RunFailed(f"{number} failed{before}; see {failures}.")
 
 
 def _counts(result: "apache_beam.runners.runner.PipelineResult") -> dict[str, int | None]:
-    """Returns how many lines were translated, failed, and were done before; `None` where a runner does not say."""
+    """Returns how many lines were translated, failed, and were done earlier; `None` if a runner has no counters."""
     from export.batch.pipeline import COUNTERS, FAILED, KEPT
 
     try:
         counters = result.metrics().query()["counters"]
     except NotImplementedError:  # Dask's
         return dict.fromkeys(("lines", FAILED, KEPT))
-    named = {each.key.metric.name: each.result for each in counters if each.key.metric.namespace == COUNTERS}
+    named = {
+        counter.key.metric.name: counter.result for counter in counters if counter.key.metric.namespace == COUNTERS
+    }
     return {name: named.get(name, 0) for name in ("lines", FAILED, KEPT)}
 
 
@@ -83,7 +87,7 @@ def _parse(argv: Sequence[str] | None) -> tuple[Namespace, list[str]]:
     parser.add_argument("--model_path", required=True, metavar="BASE/VERSION", help="folder of one exported version")
     parser.add_argument("--input", required=True, nargs="+", metavar="PATTERN", help="files, such as 'in*.txt'")
     parser.add_argument("--output", required=True, metavar="OUT", help="folder; line n of OUT/in.txt.* is for line n")
-    parser.add_argument("--signature", default="serving_default", help="what to ask for (default serving_default)")
+    parser.add_argument("--signature", default="serving_default", help="signature to run (default serving_default)")
     outputs = parser.add_mutually_exclusive_group()
     outputs.add_argument("--output_name", default="text", metavar="NAME", help="the output to write (default text)")
     outputs.add_argument("--json", action="store_true", help="write all outputs, a line of JSON for each text")
@@ -104,17 +108,17 @@ def _parse(argv: Sequence[str] | None) -> tuple[Namespace, list[str]]:
 
 
 def _run(pipeline: "apache_beam.Pipeline", output: str) -> "apache_beam.runners.runner.PipelineResult":
-    """Runs a pipeline to its end."""
+    """Runs a pipeline and waits for its end."""
     from export.batch.pipeline import FileError
 
     def reason(error: object) -> str | None:
         if isinstance(error, FileError):
             return str(error)
-        # Where Beam itself writes, or a worker in another process does; then only the text is left.
+        # Errors of files that Beam itself writes, or of workers in other processes, of which only the text remains.
         full = disk_full(error) if isinstance(error, Exception) else None
         return full and f"{output}: {full}"
 
-    # Beam logs what it raises with a traceback; of a full disk one line is enough.
+    # Beam logs exceptions with a traceback; a full disk is reported as one line instead.
     logging.getLogger("apache_beam.runners.common").addFilter(lambda record: not reason(record.msg))
     try:
         result = pipeline.run()
@@ -127,20 +131,20 @@ def _run(pipeline: "apache_beam.Pipeline", output: str) -> "apache_beam.runners.
 
 
 def _plan(files: Sequence[tuple[str, str]], settings: "BatchSettings") -> dict[str, Any]:
-    """Returns what a run and one that goes on with it must have in common: settings, and inputs with their sizes."""
+    """Returns the settings of a run and its inputs with their sizes; a run that resumes it must have the same."""
     from apache_beam.io.filesystems import FileSystems
 
     matched = FileSystems.match([path for path, _ in files])
-    sizes = {found.path: found.size_in_bytes for each in matched for found in each.metadata_list}
+    sizes = {file.path: file.size_in_bytes for result in matched for file in result.metadata_list}
     return {**dataclasses.asdict(settings), "inputs": {path: sizes.get(path) for path, _ in files}}
 
 
 def _begin(path: str, plan: dict[str, Any]) -> list[str]:
-    """Makes the folder for the outputs, or opens that of a run with the same plan; returns what is finished in it.
+    """Creates the folder for the outputs, or opens that of a run with the same plan; returns its finished files.
 
     Raises:
-        InputError: The folder cannot be made, has files that are not of such a run, or is of one with another plan.
-        RunFailed: Nothing can be written there.
+        InputError: The folder cannot be created, contains other files, or belongs to a run with another plan.
+        RunFailed: The folder is not writable.
     """
     from apache_beam.io.filesystems import FileSystems
 
@@ -153,7 +157,7 @@ def _begin(path: str, plan: dict[str, Any]) -> list[str]:
             with contextlib.suppress(NotImplementedError):
                 FileSystems.mkdirs(path)
     except (OSError, ValueError) as error:
-        raise InputError(f"--output {path} cannot be made: {error}") from error
+        raise InputError(f"--output {path} cannot be created: {error}") from error
     if os.path.isfile(path):
         raise InputError(f"--output {path} is a file; a folder is expected.")
     if not files:
@@ -163,12 +167,12 @@ def _begin(path: str, plan: dict[str, Any]) -> list[str]:
             raise RunFailed(str(error)) from error
         return []
     if f"{folder}/{PLAN}" not in files:
-        raise InputError(f"{path} is not empty; nothing is overwritten. Give another --output.")
+        raise InputError(f"{path} is not empty; nothing is overwritten. Use another --output.")
     with FileSystems.open(f"{folder}/{PLAN}") as stream:
         before = json.loads(stream.read())
     differing = [name for name in plan if before.get(name) != plan[name]]
     if differing:
-        raise InputError(f"{path} is of a run with other {', '.join(differing)}. Give another --output.")
+        raise InputError(f"{path} belongs to a run with other {', '.join(differing)}. Use another --output.")
     unfinished = [file for file in files if file.endswith(TEMPORARY)]
     if unfinished:
         FileSystems.delete(unfinished)
@@ -176,7 +180,7 @@ def _begin(path: str, plan: dict[str, Any]) -> list[str]:
 
 
 def _check_model(path: str, signature: str, output: str | None) -> None:
-    """Raises an `InputError` if a model cannot do what is asked, before any worker is started."""
+    """Raises an `InputError` for a missing model, signature or output, before any worker is started."""
     from apache_beam.io.filesystems import FileSystems
 
     from export.batch.pipeline import load_tensorflow
@@ -187,7 +191,7 @@ def _check_model(path: str, signature: str, output: str | None) -> None:
 
     file = f"{path.rstrip('/')}/saved_model.pb"
     if not _matches(file):
-        raise InputError(f"{path} is no version of a SavedModel: there is no {file}.")
+        raise InputError(f"{path} is not a version of a SavedModel: {file} is missing.")
     model = saved_model_pb2.SavedModel()
     with FileSystems.open(file) as stream:
         model.ParseFromString(stream.read())
@@ -202,7 +206,7 @@ def _check_model(path: str, signature: str, output: str | None) -> None:
     if output is not None:
         info = outputs[output]
         if info.dtype != types_pb2.DT_STRING or len(info.tensor_shape.dim) != 1:
-            raise InputError(f"The output {output} is not one string for each text; --json writes any output.")
+            raise InputError(f"The output {output} is not one string per text; use --json for such outputs.")
 
 
 def _matches(pattern: str) -> list[str]:
@@ -212,7 +216,7 @@ def _matches(pattern: str) -> list[str]:
 
 
 def _named_inputs(patterns: Sequence[str]) -> list[tuple[str, str]]:
-    """Returns path and output name of each input; the name is the path below the folder that all inputs share."""
+    """Returns path and output name of each input; the name is the path relative to the inputs' common folder."""
     paths: set[str] = set()
     for pattern in patterns:
         matched = _matches(pattern)

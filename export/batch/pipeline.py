@@ -1,7 +1,7 @@
-"""The steps of the batch pipeline: files to parts, parts through the model, each part to a file of its own.
+"""The steps of the batch pipeline: split files into parts, run the model on each part, write each to its own file.
 
-A part is some consecutive lines of one file. Parts are what workers exchange: they are translated in any order, on any
-worker, and each is written as soon as it is done, so that a run that was stopped has only the others left.
+A part is a number of consecutive lines of one file. Workers exchange parts, translate them in any order and write each
+as soon as it is done, so a run that was stopped can be resumed with the remaining parts.
 """
 
 import bz2
@@ -32,25 +32,25 @@ from zoo.cli import disk_full
 from zoo.cores import available_cores
 from zoo.startup import one_core_for_each_operation, without_greeting, without_onednn
 
-FAILED = "failed"  # the lines without an answer: their count, and how their files begin
-KEPT = "kept"  # the lines that were done before
+FAILED = "failed"  # the counter of failed lines, and the prefix of the files that list them
+KEPT = "kept"  # the counter of the lines that earlier runs have finished
 COUNTERS = "export.batch"
-TEMPORARY = ".unfinished"  # how the names of files end that are not whole
+TEMPORARY = ".unfinished"  # the suffix of incomplete files
 
 Infer = Callable[[Sequence[bytes]], dict[str, np.ndarray]]
 
 
 class ModelError(Exception):
-    """The model fails at a batch."""
+    """The model fails on a batch."""
 
 
 class FileError(Exception):
-    """A file cannot be read or written; names it and says why."""
+    """A file cannot be read or written; the message contains its path and the reason."""
 
 
 @contextlib.contextmanager
 def naming(path: str) -> Iterator[None]:
-    """Names the file that the block reads or writes in the error, of which runners may keep only the text."""
+    """Adds the path of a file to errors of the block, of which runners may keep only the text."""
     try:
         yield
     except (OSError, EOFError, zlib.error) as error:
@@ -59,13 +59,13 @@ def naming(path: str) -> Iterator[None]:
 
 @dataclasses.dataclass(frozen=True)
 class BatchSettings:
-    """What a batch run does."""
+    """The settings of a batch run."""
 
     model_path: str  # folder of one version of a SavedModel; any file system that TensorFlow reads
     signature: str = "serving_default"  # the signature to run; it has one input, string [B]
     output_name: str | None = "text"  # the output whose strings are written; `None` writes all outputs as JSON lines
-    batch_size: int = 128  # lines that the model gets at once
-    file_lines: int = 5_000  # lines in a part, which is an output file, and within which lines are batched by length
+    batch_size: int = 128  # lines in a batch
+    file_lines: int = 5_000  # lines in a part, i.e. in an output file; batches are formed by length within a part
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,45 +80,45 @@ class Part:
 
     @property
     def output(self) -> str:
-        """The path of its answers below the output folder."""
+        """The path of its outputs, relative to the output folder."""
         return f"{self.name}.{self.number:05d}"
 
     @property
     def failures(self) -> str:
-        """The path below the output folder of what failed, if anything did."""
+        """The path of the list of its failed lines, relative to the output folder."""
         return f"{FAILED}-{quote(self.output, safe='')}.jsonl"
 
 
 class ReadParts(beam.DoFn):
     """Reads (path, name of the output) and yields the file's parts; an empty file is one empty part.
 
-    Those whose outputs are among the finished ones are left out.
+    Parts whose outputs are in `finished` are skipped.
     """
 
     def __init__(self, file_lines: int, finished: Collection[str] = ()):
         self.file_lines, self.finished = file_lines, finished
-        self._kept = Metrics.counter(COUNTERS, KEPT)
+        self._skipped = Metrics.counter(COUNTERS, KEPT)
 
     def process(self, element: tuple[str, str]) -> Iterator[Part]:
         path, name = element
         with naming(path), _unpacked(path) as file:
-            # Packed files of Beam have no iterator. Only a line feed ends a line; a carriage return before
+            # Beam's compressed files have no iterator. Only a line feed ends a line; a carriage return before
             # it is dropped.
             lines = (line.removesuffix(b"\n").removesuffix(b"\r") for line in iter(file.readline, b""))
             for number in itertools.count():
-                some = list(itertools.islice(lines, self.file_lines))
-                if number and not some:
+                part_lines = list(itertools.islice(lines, self.file_lines))
+                if number and not part_lines:
                     return
-                part = Part(path, name, number, 1 + number * self.file_lines, some)
+                part = Part(path, name, number, 1 + number * self.file_lines, part_lines)
                 if part.output in self.finished:
-                    self._kept.inc(len(some))
+                    self._skipped.inc(len(part_lines))
                 else:
                     yield part
 
 
 @contextlib.contextmanager
 def _unpacked(path: str) -> Iterator[IO[bytes]]:
-    """Opens a file to read, and unpacks names such as x.gz; Beam takes one that is cut off for whole."""
+    """Opens a file for reading and decompresses `.gz` and `.bz2`; Beam itself would not notice a truncated file."""
     unpack: Any = {".gz": gzip.open, ".bz2": bz2.open}.get(Path(path).suffix)
     compression = CompressionTypes.UNCOMPRESSED if unpack else CompressionTypes.AUTO
     with FileSystems.open(path, compression_type=compression) as file, unpack(file) if unpack else file as unpacked:
@@ -126,9 +126,9 @@ def _unpacked(path: str) -> Iterator[IO[bytes]]:
 
 
 class Translate(beam.DoFn):
-    """Writes the model's answers to the lines of a part as `OUTPUT/name.NNNNN`, and yields that path.
+    """Writes the model's outputs for the lines of a part to `OUTPUT/name.NNNNN`, and yields that path.
 
-    An empty line takes the place of one that failed, which `OUTPUT/failed-name.NNNNN.jsonl` lists.
+    The output of a failed line is empty; `OUTPUT/failed-name.NNNNN.jsonl` lists the failed lines.
     """
 
     def __init__(self, output: str, settings: BatchSettings):
@@ -145,12 +145,12 @@ class Translate(beam.DoFn):
 
     def process(self, part: Part) -> Iterator[str]:
         answers, failures = [b""] * len(part.lines), []
-        # Lines of similar length share a batch, so that little is padded; those that take longest come first, so that
-        # no core waits long for the last batch.
+        # Lines of similar length share a batch, which minimizes padding. The longest come first, so that no core waits
+        # long for the last batch.
         by_length = sorted(range(len(part.lines)), key=lambda index: len(part.lines[index]), reverse=True)
         size = self.settings.batch_size
         batches = [by_length[start : start + size] for start in range(0, len(by_length), size)]
-        # Operations are too small to be shared by cores, batches are not.
+        # Cores run different batches, because single operations are too small to be split between cores.
         with ThreadPoolExecutor(available_cores()) as cores:
             answered = cores.map(lambda indices: self._answers([part.lines[index] for index in indices]), batches)
             for index, answer in zip(by_length, itertools.chain.from_iterable(answered), strict=True):
@@ -159,7 +159,7 @@ class Translate(beam.DoFn):
                 else:
                     failures.append((index, answer))
         records = [_failure_record(part, index, error).encode() for index, error in sorted(failures, key=itemgetter(0))]
-        if records:  # first: a part that has its answers is finished
+        if records:  # before the outputs, whose presence marks the part as finished
             write_whole(self.output, part.failures, records)
         path = write_whole(self.output, part.output, answers)
         self._read.inc(len(answers))
@@ -167,7 +167,7 @@ class Translate(beam.DoFn):
         yield path
 
     def _answers(self, texts: Sequence[bytes]) -> list[bytes | ModelError]:
-        """Returns an answer or an error for each text; a batch that fails is halved until the culprits are alone."""
+        """Returns an output or an error for each text; a batch that fails is split in halves and tried again."""
         try:
             outputs = self._infer(texts)
         except ModelError as error:
@@ -179,13 +179,13 @@ class Translate(beam.DoFn):
 
 
 def write_whole(folder: str, path: str, lines: Iterable[bytes]) -> str:
-    """Writes lines to a path below a folder, whole or not at all, and returns the whole path."""
+    """Writes lines atomically to a path below a folder, and returns the full path."""
     *folders, name = path.split("/")
     folder = FileSystems.join(folder, *folders) if folders else folder
     path = FileSystems.join(folder, name)
     with contextlib.suppress(OSError, NotImplementedError):  # Object stores have no folders.
-        FileSystems.mkdirs(folder)  # Another worker may have made it.
-    # A worker may be stopped, and its work be done twice, even at the same time: only whole files get the name.
+        FileSystems.mkdirs(folder)  # Another worker may have created it.
+    # A worker may be stopped, and a part may be computed twice, even concurrently: only complete files are renamed.
     temporary = FileSystems.join(folder, f".{name}.{uuid.uuid4().hex}{TEMPORARY}")
     with naming(path):
         try:
@@ -200,9 +200,9 @@ def write_whole(folder: str, path: str, lines: Iterable[bytes]) -> str:
 
 
 def load_tensorflow() -> Any:
-    """Imports TensorFlow, unless it is imported already, set up for several batches at a time, and returns it.
+    """Configures TensorFlow for several batches at a time, imports it and returns it.
 
-    Not at the top, because workers that only read and write files need not wait for it.
+    The import is not at the top, because workers that only read and write files do not need it.
     """
     without_onednn()
     one_core_for_each_operation()
@@ -217,18 +217,18 @@ class SavedModel:
 
     def __init__(self, path: str, name: str):
         tf = load_tensorflow()
-        self._model = tf.saved_model.load(path)  # The signature alone does not keep its variables alive.
+        self._model = tf.saved_model.load(path)  # keeps the variables of the signature alive
         self._signature = self._model.signatures[name]
         (self._input,) = self._signature.structured_input_signature[1]
         self._constant, self._errors = tf.constant, tf.errors.OpError
 
     def __call__(self, texts: Sequence[bytes]) -> dict[str, np.ndarray]:
-        """Returns the outputs for B texts; raises ModelError if the graph fails at them."""
+        """Returns the outputs for B texts; raises ModelError if the graph fails."""
         try:
             outputs = self._signature(**{self._input: self._constant(list(texts))})
         except self._errors as error:
             raise ModelError(f"{type(error).__name__}: {error.message}") from error
-        # With its type: NumPy would make plain bytes of a single string.
+        # With an explicit type, because NumPy would convert a single string to plain bytes.
         return {name: np.asarray(tensor.numpy(), tensor.dtype.as_numpy_dtype) for name, tensor in outputs.items()}
 
 
@@ -253,8 +253,8 @@ def translate_files(
         pipeline: The pipeline.
         files: Inputs and names of outputs.
         output: The folder of the outputs.
-        settings: What is done.
-        finished: Paths below that folder that were written before; these parts are left out.
+        settings: The settings of the run.
+        finished: Paths below that folder that earlier runs have written; these parts are skipped.
     """
     return (
         pipeline

@@ -1,1 +1,1 @@
-"""Compares an exported model with the work directory that it came from."""
+"""Compares an exported model with its work directory."""

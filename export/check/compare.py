@@ -1,4 +1,4 @@
-"""Compares an exported model with the work directory that it came from: `export.saved_model … --check`."""
+"""Compares an exported model with its work directory: `export.saved_model … --check`."""
 
 import json
 import subprocess
@@ -21,8 +21,8 @@ from zoo.stored_weights import round_weights
 TOLERANCE = 1e-3
 
 
-class Question(NamedTuple):
-    """Inputs of a signature, and the outputs that it should have, as nested lists."""
+class Expectation(NamedTuple):
+    """Inputs of a signature and the expected outputs, as nested lists."""
 
     signature: str
     inputs: Mapping[str, Any]
@@ -30,70 +30,71 @@ class Question(NamedTuple):
 
 
 def check_export(run: Run, folder: Path) -> int:
-    """Loads a version in a separate process, without this project, and compares its answers with those of its run.
+    """Loads a version in a separate process, without this project, and compares its outputs with those of its run.
 
-    All signatures are asked. If its weights have fewer bits, the model of the run is rounded likewise.
+    All signatures are compared. If the version's weights are rounded, those of the run are rounded likewise.
 
     Returns:
-        How many answers were compared.
+        The number of outputs that were compared.
 
     Raises:
-        InputError: If the version cannot be loaded, or an answer differs.
+        InputError: If the version cannot be loaded, or an output differs.
     """
     options = read_options(folder)
     if options.weights != "float32":
-        run = run.reloaded()  # Not the caller's, whose weights must stay.
+        run = run.reloaded()  # a copy, because the caller's weights must not change
         round_weights(run.model, options.weights)
     signatures = signatures_of(run, options)
-    count = _compare(folder, [question(run, options, signature) for signature in signatures if not signature.compiled])
-    compiled = [question(run, options, signature) for signature in signatures if signature.compiled]
+    expectations = [expectation_of(run, options, signature) for signature in signatures if not signature.compiled]
+    count = _compare(folder, expectations)
+    compiled = [expectation_of(run, options, signature) for signature in signatures if signature.compiled]
     return count + (_compare(folder, [*_single_texts(compiled)], "xla") if compiled else 0)
 
 
-def question(run: Run, options: ExportOptions, signature: Signature) -> Question:
-    """Returns what a signature is asked, and what it should answer."""
+def expectation_of(run: Run, options: ExportOptions, signature: Signature) -> Expectation:
+    """Returns inputs for a signature and the outputs that are expected for them."""
     if signature.expected is not None:
-        return Question(signature.name, *signature.expected(run, options))
+        return Expectation(signature.name, *signature.expected(run, options))
     graph = model_graph(run, replace(options, weights="float32", dynamic_batching=False))
     inputs = signature.example(TEXTS)
     outputs = signature_function(graph, signature)(*inputs.values())
     expected = {name: decoded(output.numpy().tolist()) for name, output in outputs.items()}
-    return Question(signature.name, inputs, expected)
+    return Expectation(signature.name, inputs, expected)
 
 
-def _single_texts(questions: Sequence[Question]) -> Iterator[Question]:
-    """Yields questions about one text each: the short ones are then answered by compiled code."""
-    for signature, inputs, expected in questions:
+def _single_texts(expectations: Sequence[Expectation]) -> Iterator[Expectation]:
+    """Yields one expectation per text, so that compiled code runs for the short texts."""
+    for signature, inputs, expected in expectations:
         for index in range(len(next(iter(inputs.values())))):
-            yield Question(
+            yield Expectation(
                 signature,
                 {name: values[index : index + 1] for name, values in inputs.items()},
                 {name: values[index : index + 1] for name, values in expected.items()},
             )
 
 
-def _compare(folder: Path, questions: Sequence[Question], *flags: str) -> int:
-    """Returns how many answers were compared, all of which are as expected."""
+def _compare(folder: Path, expectations: Sequence[Expectation], *flags: str) -> int:
+    """Compares a version's outputs with the expected ones and returns their number; raises if any differs."""
     requests = [
         {"signature": signature, "inputs": inputs, "outputs": list(expected)}
-        for signature, inputs, expected in questions
+        for signature, inputs, expected in expectations
     ]
-    # Isolated: neither the current folder nor PYTHONPATH counts.
+    # `-I` isolates the process from the current folder and PYTHONPATH.
     command = [sys.executable, "-I", stock_loader.__file__, str(folder), *flags]
     done = subprocess.run(command, input=json.dumps(requests), capture_output=True, text=True)
     if done.returncode:
-        raise InputError(f"{folder} does not load the way a server loads it: {done.stderr.strip().splitlines()[-1:]}")
+        raise InputError(f"{folder} cannot be loaded as a server loads it: {done.stderr.strip().splitlines()[-1:]}")
     report = json.loads(done.stdout.splitlines()[-1])
     if report["foreign"]:
-        raise InputError(f"{folder} was not loaded without {', '.join(report['foreign'])}, which a server lacks.")
-    for asked, answer in zip(questions, report["answers"], strict=True):
-        for name, expected in asked.expected.items():
+        raise InputError(f"{folder} requires {', '.join(report['foreign'])}, which a server lacks.")
+    for expectation, answer in zip(expectations, report["answers"], strict=True):
+        for name, expected in expectation.expected.items():
             if not _is_close(answer[name], expected):
                 raise InputError(
-                    f"{folder} answers otherwise than its work directory: signature {asked.signature!r}, output "
-                    f"{name!r}. Expected {_beginning(expected)}; received {_beginning(answer[name])}."
+                    f"{folder} differs from its work directory: signature {expectation.signature!r}, output {name!r}. "
+                    f"Expected {_beginning(expected)}; received {_beginning(answer[name])}."
                 )
-    return sum(len(next(iter(asked.expected.values()))) for asked in questions)
+    return sum(len(next(iter(expectation.expected.values()))) for expectation in expectations)
 
 
 def _beginning(values: Any) -> str:

@@ -1,10 +1,10 @@
-"""Answers requests with a SavedModel the way the stock server does, for `export.check.compare`.
+"""Runs requests on a SavedModel the way the stock server does, for `export.check.compare`.
 
-Run as a script, with the model's folder as its argument and the requests as JSON on standard input. It imports nothing
-of this project: a server has TensorFlow and TensorFlow Text and no more. With the further argument `xla` it behaves as
-a server that was started with `--xla_cpu_compilation_enabled`; others refuse what needs XLA.
+This is a script: its argument is the model's folder, and it reads the requests as JSON from standard input. It imports
+nothing of this project, because a server has only TensorFlow and TensorFlow Text. With the second argument `xla`, it
+behaves like a server with `--xla_cpu_compilation_enabled`; otherwise it rejects signatures that need XLA.
 
-Strings that are not UTF-8 are in JSON as Python's `surrogateescape` represents them.
+In JSON, strings that are not UTF-8 are escaped by Python's `surrogateescape`.
 """
 
 import ctypes
@@ -15,7 +15,7 @@ from typing import Any
 
 
 def main() -> None:
-    """Prints the answers as JSON, a list of dicts."""
+    """Prints the outputs of all requests as JSON, a list of dicts."""
     import tensorflow as tf
     import tensorflow_text  # noqa: F401, its ops are in the graph
 
@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def _refuse_xla(tensorflow: Path) -> None:
-    """Makes this process refuse to compile with XLA, with the function that the stock server calls for that."""
+    """Disables XLA compilation in this process by the function that the stock server calls."""
     name = "libtensorflow_cc.2.dylib" if sys.platform == "darwin" else "libtensorflow_cc.so.2"
     ctypes.CDLL(str(tensorflow / name))["_ZN10tensorflow21DisableXlaCompilationEv"]()
 
@@ -49,7 +49,7 @@ def _encoded(values: Any) -> Any:
 
 
 def decoded(values: Any) -> Any:
-    """Returns nested lists with text for bytes."""
+    """Returns nested lists with bytes decoded to text."""
     if isinstance(values, list):
         return [decoded(value) for value in values]
     return values.decode("utf-8", "surrogateescape") if isinstance(values, bytes) else values

@@ -1,4 +1,4 @@
-"""Asks a served model, from the command line or from Python; works with the stock server and needs no TensorFlow.
+"""The client of a served model, as a command and in Python; works with the stock server and needs no TensorFlow.
 
 Command: `python -m export.client --server HOST:PORT --model NAME [TEXT ...]`.
 

@@ -1,4 +1,4 @@
-"""Answers of a server, one object for each text."""
+"""Responses of a server, converted to one object per text."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ _SIDES = ("source_tokens", "target_tokens")
 
 @dataclasses.dataclass(frozen=True)
 class Alignment:
-    """One answer of the `attention` signature, padding removed.
+    """The output of the `attention` signature for one text, without padding.
 
     Attributes:
         text: The output text; empty for a classifier.
@@ -31,7 +31,7 @@ class Alignment:
 
 @dataclasses.dataclass(frozen=True)
 class Classification:
-    """One answer of a classifier.
+    """The output of a classifier for one text.
 
     Attributes:
         label: The most probable class.
@@ -46,12 +46,12 @@ def rows(outputs: Outputs, *names: str) -> Iterator[tuple[Any, ...]]:
     """Yields, for each text, the outputs with these names; raises InputError if one is missing."""
     missing = [name for name in names if name not in outputs]
     if missing:
-        raise InputError(f"The model gives no {', '.join(missing)}, only {sorted(outputs)}.")
+        raise InputError(f"The model has no output {', '.join(missing)}, only {sorted(outputs)}.")
     return zip(*(outputs[name] for name in names), strict=True)
 
 
 def alignments(outputs: Outputs) -> list[Alignment]:
-    """Returns the answers of the `attention` signature of a translator or a classifier."""
+    """Returns the outputs of the `attention` signature of a translator or a classifier."""
     if attends_to_itself(outputs):
         texts = [""] * len(outputs["attention"])
         outputs = {**outputs, "text": np.array(texts, object), **dict.fromkeys(_SIDES, outputs["tokens"])}
@@ -64,12 +64,12 @@ def alignments(outputs: Outputs) -> list[Alignment]:
 
 
 def attends_to_itself(outputs: Outputs) -> bool:
-    """Returns whether the attention in an answer is between the tokens of the input, as that of classifiers is."""
+    """Returns whether the attention in a response is self-attention of the input, as for classifiers."""
     return "tokens" in outputs and "attention" in outputs
 
 
 def classifications(outputs: Outputs) -> list[Classification]:
-    """Returns the answers of a classifier's default signature."""
+    """Returns the outputs of a classifier's default signature."""
     return [
         Classification(label, dict(zip(classes.tolist(), probabilities.tolist(), strict=True)))
         for label, classes, probabilities in rows(outputs, "label", "classes", "probabilities")

@@ -23,16 +23,16 @@ DEFAULT_SIGNATURE = "serving_default"
 ATTENTION_SIGNATURE = "attention"
 SAMPLE_SIGNATURE = "sample"
 BATCH_SIZE = 64  # texts in one request
-IN_FLIGHT = 4  # requests under way at once
-_LOADING_WAIT = 0.5  # seconds before a model that is loading is asked again
-MAX_TIMEOUT = 1e8  # seconds; gRPC takes a deadline that is much later for one that has passed
+IN_FLIGHT = 4  # concurrent requests
+_LOADING_WAIT = 0.5  # seconds between requests to a model that is loading
+MAX_TIMEOUT = 1e8  # seconds; gRPC treats a much later deadline as expired
 
 _Text = TypeVar("_Text", bound=str | bytes)
 
 
 @dataclasses.dataclass(frozen=True)
 class Signature:
-    """What a server says of a signature.
+    """The inputs and outputs of a signature.
 
     Attributes:
         inputs: The names of its inputs.
@@ -44,7 +44,7 @@ class Signature:
 
 
 class Pending:
-    """A request that is under way, see `Client.start`."""
+    """A request in progress, see `Client.start`."""
 
     def __init__(
         self, send: Callable[[float], grpc.Future], server: str, timeout: float, waiting: Callable[[str], None]
@@ -54,15 +54,15 @@ class Pending:
         self._future = send(timeout)
 
     def result(self, timeout: float | None = None) -> Outputs:
-        """Waits for the answer and returns it, as `Client.predict` does.
+        """Waits for the response and returns the outputs, as `Client.predict` does.
 
-        A model that is loading is asked again until the client's own time is up.
+        While the model is loading, the request is repeated until the client's own timeout.
 
         Args:
-            timeout: Seconds to wait; `None` means as long as the client waits for answers.
+            timeout: Seconds to wait; `None` means the timeout of the client.
 
         Raises:
-            TimeoutError: There is no answer yet; the request goes on.
+            TimeoutError: There is no response yet; the request continues.
             ServerError: See `Client.predict`.
             RequestRefused: See `Client.predict`.
         """
@@ -70,13 +70,13 @@ class Pending:
         return {name: as_text(to_array(proto)) for name, proto in response.outputs.items()}
 
     def message(self, timeout: float | None = None) -> Any:
-        """Waits for the answer as `result` does, and returns its message."""
+        """Waits for the response as `result` does, and returns its protocol buffer."""
         end = None if timeout is None else time.monotonic() + timeout
         while True:
             try:
                 return self._future.result(None if end is None else max(0.0, end - time.monotonic()))
             except grpc.FutureTimeoutError as error:
-                raise TimeoutError("there is no answer yet") from error
+                raise TimeoutError("there is no response yet") from error
             except grpc.RpcError as error:
                 if not is_loading(error) or self._deadline <= time.monotonic() + _LOADING_WAIT:
                     raise server_error(error, self._server, self._timeout) from error
@@ -85,22 +85,22 @@ class Pending:
             self._future = self._send(self._deadline - time.monotonic())
 
     def cancel(self) -> None:
-        """Tells the server that nobody waits any more."""
+        """Cancels the request on the server."""
         self._future.cancel()
 
 
 class Client:
-    """Asks one model of a server over gRPC.
+    """The gRPC client of one model of a server.
 
-    Methods that take texts send `BATCH_SIZE` of them in a request and `IN_FLIGHT` requests at once.
+    Methods that take texts send `BATCH_SIZE` of them per request and `IN_FLIGHT` requests at once.
 
     Args:
-        server: `HOST:PORT` of the server's gRPC side.
-        model: The model's name there.
-        timeout: Seconds to wait for the answer to one request, retries included; at most 1e8, which is three years.
-        retries: How often a request that found no server is sent again, 0 to 4, after growing waits.
-        tls: How to encrypt the connection; `None` means not at all.
-        waiting: Called with a line each time that a request waits for a model that is loading.
+        server: `HOST:PORT` of the server's gRPC port.
+        model: The model's name on the server.
+        timeout: Seconds to wait for the response to one request, including retries; at most 1e8, which is three years.
+        retries: How often a request is repeated if the server is unavailable, 0 to 4, with exponential backoff.
+        tls: How to encrypt the connection; `None` means no encryption.
+        waiting: Called with a line of text each time that a request waits for a model that is loading.
 
     Raises:
         InputError: `server` is not an address, `timeout` or `retries` is out of range, or a PEM file cannot be read.
@@ -133,40 +133,42 @@ class Client:
 
         Args:
             signature: The signature's name.
-            inputs: Arrays, or what NumPy makes arrays of, by input name. Lists of `str` and `bytes` are strings;
-                Python's floats become float32 and its integers int32, as TensorFlow has it.
-            outputs: The outputs to ask for; empty means all.
+            inputs: Arrays, or values that NumPy converts to arrays, by input name. Lists of `str` and `bytes` are
+                strings; Python's floats become float32 and its integers int32, as in TensorFlow.
+            outputs: The outputs to request; empty means all.
 
         Returns:
             Arrays by output name; strings are arrays of `str` objects.
 
         Raises:
-            ServerError: The server fails at the request.
-            RequestRefused: The server cannot be reached, takes too long, or refuses the request.
+            ServerError: The server fails while it processes the request.
+            RequestRefused: The server cannot be reached, takes too long, or rejects the request.
         """
         return self.start(signature, inputs, outputs).result()
 
     def start(
         self, signature: str = DEFAULT_SIGNATURE, inputs: Mapping[str, Any] | None = None, outputs: Sequence[str] = ()
     ) -> Pending:
-        """Sends what `predict` sends and returns at once: the answer can be waited for, or the request cancelled.
+        """Sends the request of `predict` and returns without waiting; the returned object can wait or cancel.
 
         Args:
             signature: See `predict`.
             inputs: See `predict`.
             outputs: See `predict`.
         """
-        return self._ask(self._predict, self._request(signature, inputs or {}, outputs))
+        return self._send(self._predict, self._request(signature, inputs or {}, outputs))
 
-    def _ask(self, call: Any, request: Any) -> Pending:
+    def _send(self, call: Any, request: Any) -> Pending:
         return Pending(
             lambda timeout: call.future(request, timeout=timeout), self._server, self._timeout, self._waiting
         )
 
     def signatures(self) -> dict[str, Signature]:
         """Returns the signatures of the model by name; raises as `predict` does."""
-        described = self._signature_definitions()
-        return {name: Signature(frozenset(it.inputs), frozenset(it.outputs)) for name, it in described.items()}
+        return {
+            name: Signature(frozenset(definition.inputs), frozenset(definition.outputs))
+            for name, definition in self._signature_definitions().items()
+        }
 
     def stream(
         self,
@@ -175,33 +177,33 @@ class Client:
         outputs: Sequence[str] = (),
         in_flight: int = IN_FLIGHT,
     ) -> Iterator[Outputs]:
-        """Runs a signature for each of many requests, several at once, and yields the answers in order.
+        """Runs a signature for each of many requests, several concurrently, and yields the responses in order.
 
         Args:
-            requests: Inputs as for `predict`, drawn as they are needed. `None` among them says that the next may take
-                long to come: what is under way is answered first.
+            requests: Inputs as for `predict`, drawn as they are needed. Before a long wait for the next input, the
+                iterable can yield `None`: the responses to all pending requests are then yielded first.
             signature: See `predict`.
             outputs: See `predict`.
-            in_flight: The largest number of requests under way at once.
+            in_flight: The maximum number of concurrent requests.
 
         Raises:
-            ServerError: See `predict`; the requests that are under way are then cancelled.
+            ServerError: See `predict`; all pending requests are then cancelled.
         """
-        under_way: collections.deque[Pending] = collections.deque()
+        pending: collections.deque[Pending] = collections.deque()
         try:
             for inputs in requests:
                 if inputs is not None:
-                    under_way.append(self.start(signature, inputs, outputs))
-                while len(under_way) > (0 if inputs is None else in_flight - 1):
-                    yield under_way.popleft().result()
-            while under_way:
-                yield under_way.popleft().result()
+                    pending.append(self.start(signature, inputs, outputs))
+                while len(pending) > (0 if inputs is None else in_flight - 1):
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
         finally:
-            for request in under_way:
+            for request in pending:
                 request.cancel()
 
     def translate(self, texts: Iterable[str | bytes]) -> list[str]:
-        """Returns the output text for each text; `bytes` are sent as they are. Raises as `predict` does."""
+        """Returns the output text for each text; `bytes` are sent unchanged. Raises as `predict` does."""
         return _texts(self.stream(batches(texts), outputs=["text"]))
 
     def classify(self, texts: Iterable[str | bytes]) -> list[Classification]:
@@ -212,13 +214,13 @@ class Client:
     def generate(
         self, prompts: Iterable[str | bytes], *, temperature: float | None = None, top_p: float = 1.0, seed: int = 0
     ) -> list[str]:
-        """Returns a language model's continuation of each prompt, that which `zoo.load(…).generate` returns.
+        """Returns a language model's continuation of each prompt, the same as `zoo.load(…).generate`.
 
         Args:
             prompts: The texts to continue.
-            temperature: `None` asks for the default decoding; a number samples at random, more evenly the larger it is.
-            top_p: Sample among the most probable symbols that have this probability together, in (0, 1].
-            seed: Equal seeds give equal samples, an integer of 32 bits; with `temperature`.
+            temperature: `None` means the default decoding; a number samples, more uniformly the larger it is.
+            top_p: Sample from the smallest set of most probable tokens with this total probability, in (0, 1].
+            seed: Seed of the samples, an integer of 32 bits; only used with `temperature`.
 
         Raises:
             InputError: `temperature`, `top_p` or `seed` is out of range.
@@ -226,28 +228,28 @@ class Client:
         """
         if temperature is None:
             return self.translate(prompts)
-        # Checked here, too: a server may fail the requests of others that share a batch with one that is refused.
+        # Checked before sending, because an invalid request can make others fail that share its batch on the server.
         options = GenerationOptions(temperature=temperature, top_p=top_p)
         numbers = {"temperature": np.float32(options.temperature), "top_p": np.float32(options.top_p)}
         seed, requests = SEED.checked("seed", seed), list(batches(prompts))
         try:
             return _texts(self.stream(_draws(requests, seed, numbers), SAMPLE_SIGNATURE, ["text"]))
         except RequestRefused as error:
-            # Models of the first version have one seed for all texts of a request.
+            # Exports of the first version take one seed for all texts of a request.
             if error.code != grpc.StatusCode.INVALID_ARGUMENT or not self._is_scalar(SAMPLE_SIGNATURE, "seed"):
                 raise
         shared = ({**inputs, "seed": np.int32(seed), **numbers} for inputs in requests)
         return _texts(self.stream(shared, SAMPLE_SIGNATURE, ["text"]))
 
     def _is_scalar(self, signature: str, name: str) -> bool:
-        """Returns whether a signature has an input with this name that it declares to be one number."""
-        info = self._signature_definitions()[signature].inputs[name]  # an empty message if there is none
+        """Returns whether a signature declares the input with this name as a scalar."""
+        info = self._signature_definitions()[signature].inputs[name]  # an empty message if the input does not exist
         return bool(info.dtype) and not info.tensor_shape.unknown_rank and not info.tensor_shape.dim
 
     def _signature_definitions(self) -> Any:
         request = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=["signature_def"])
         request.model_spec.name = self._model
-        response = self._ask(self._metadata, request).message()
+        response = self._send(self._metadata, request).message()
         signatures = get_model_metadata_pb2.SignatureDefMap()
         response.metadata["signature_def"].Unpack(signatures)
         return signatures.signature_def
@@ -280,12 +282,12 @@ class Client:
 
 
 def batches(texts: Iterable[_Text], size: int = BATCH_SIZE) -> Iterator[dict[str, list[_Text]]]:
-    """Yields the inputs of one request after the other, for a signature whose one input is `text`, string [B].
+    """Yields the inputs of the requests for a signature whose only input is `text`, string [B].
 
     The texts are drawn as they are needed. Raises InputError for a single text.
     """
     if isinstance(texts, str | bytes):
-        raise InputError("A list of texts is expected. Received: a single text; put it into a list.")
+        raise InputError(f"`texts` must be a list of texts. Received: a single text, {texts[:40]!r}.")
     remaining = iter(texts)
     while batch := list(itertools.islice(remaining, size)):
         yield {"text": batch}
@@ -294,7 +296,7 @@ def batches(texts: Iterable[_Text], size: int = BATCH_SIZE) -> Iterator[dict[str
 def _draws(
     requests: Iterable[Mapping[str, Any]], seed: int, numbers: Mapping[str, np.float32]
 ) -> Iterator[dict[str, Any]]:
-    """Yields requests to sample, with a seed and the numbers for each text."""
+    """Yields sampling requests, with a seed and the numbers for each text."""
     first = 0
     for inputs in requests:
         rows = range(first, first := first + len(inputs["text"]))
@@ -307,10 +309,10 @@ def _texts(answers: Iterable[Outputs]) -> list[str]:
 
 
 def _as_array(values: Any) -> np.ndarray:
-    """Returns an array; Python's own numbers get TensorFlow's types for them, not NumPy's."""
+    """Returns an array; Python numbers get TensorFlow's default types, not NumPy's."""
     if isinstance(values, np.ndarray | np.generic):
         return np.asarray(values)
-    # Not NumPy's own strings: they end at the last byte that is not zero, and text and bytes do not mix in them.
+    # NumPy's own string types drop trailing zero bytes and cannot mix text and bytes.
     objects = np.asarray(values, object)
     if any(isinstance(value, str | bytes) for value in objects.flat):
         return objects

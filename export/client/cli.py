@@ -1,4 +1,4 @@
-"""The client's command: texts from the arguments or standard input, answers on standard output."""
+"""The client's command: reads texts from its arguments or standard input, prints outputs to standard output."""
 
 import contextlib
 import json
@@ -18,7 +18,7 @@ from zoo.cli import ArgumentParser, is_closed
 from zoo.errors import InputError
 
 Request = dict[str, list[bytes]]
-# Servers that batch want inputs that may be left out for each text, unless it is the only one of its request.
+# Servers that batch require optional inputs to be sent for each text, unless a request has only one text.
 _TEXTS_OF_REQUEST = {"attention_all": 1}
 
 
@@ -26,37 +26,37 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Runs the command.
 
     Raises:
-        InputError: The server refuses to answer or cannot be reached, a heatmap cannot be written, or standard input or
+        InputError: The server rejects a request or cannot be reached, a heatmap cannot be written, or standard input or
             output is closed.
         ServerError: The server fails.
     """
     flags = _parse(argv)
     if is_closed(sys.stdout):
-        raise InputError("Standard output is closed, and the answers have nowhere else to go.")
+        raise InputError("Standard output is closed; the outputs cannot be printed.")
     size = _TEXTS_OF_REQUEST.get(flags.signature, BATCH_SIZE)
     requests: Iterable[Request | None]
     requests = batches(map(os.fsencode, flags.text), size) if flags.text else read_batches(size)
     paths: Iterator[Path] = iter(())
     if flags.heatmap:
         requests = all_requests = [request for request in requests if request is not None]
-        # The files' names depend on how many texts there are.
+        # The file names depend on the number of texts.
         paths = iter(_heatmap_paths(flags.heatmap, sum(len(request["text"]) for request in all_requests)))
     sent: list[list[bytes]] = []
-    said: set[str] = set()
+    printed: set[str] = set()
 
-    def say_once(line: str) -> None:
-        if line not in said:
-            said.add(line)
+    def print_once(line: str) -> None:
+        if line not in printed:
+            printed.add(line)
             print(line, file=sys.stderr, flush=True)
 
     with (
-        Client(flags.server, flags.model, flags.timeout, flags.retries, flags.tls, say_once) as client,
+        Client(flags.server, flags.model, flags.timeout, flags.retries, flags.tls, print_once) as client,
         _progress() as advance,
     ):
         for outputs in client.stream(_recorded(requests, sent), flags.signature):
             batch = sent.pop(0)
             lines = list(_lines(outputs, flags, len(batch)))
-            if flags.heatmap:  # before the answers, so that no error comes after them
+            if flags.heatmap:  # before the output is printed, so that no error follows it
                 _draw(batch, outputs, paths, flags)
             for line in lines:
                 print(line)
@@ -67,14 +67,14 @@ def main(argv: Sequence[str] | None = None) -> None:
 def _parse(argv: Sequence[str] | None) -> Namespace:
     parser = ArgumentParser(
         prog="python -m export.client",
-        description="Sends texts to a served model and prints its answers.",
+        description="Sends texts to a served model and prints its outputs.",
         allow_abbrev=False,
     )
     parser.add_argument("--server", default="localhost:8500", help="HOST:PORT (default localhost:8500)")
     parser.add_argument("--model", required=True, help="the model's name on the server")
-    parser.add_argument("--signature", help="what to ask for (default serving_default)")
+    parser.add_argument("--signature", help="the signature to run (default serving_default)")
     parser.add_argument("--scores", action="store_true", help="print the log probability after a tab")
-    parser.add_argument("--json", action="store_true", help="print each answer as JSON, exactly as it is")
+    parser.add_argument("--json", action="store_true", help="print all outputs as JSON, a line per text")
     heatmap = "draw the attention weights of the signature `attention`; several texts go to FILE-1, FILE-2, …"
     parser.add_argument("--heatmap", metavar="FILE", type=Path, help=heatmap)
     parser.add_argument("--layer", type=int, default=-1, metavar="L", help="the layer to draw (default -1, the last)")
@@ -101,7 +101,7 @@ def _head(text: str) -> int | str:
 
 
 def _recorded(requests: Iterable[Request | None], sent: list[list[bytes]]) -> Iterator[Request | None]:
-    """Yields the requests, and appends the texts of those that are sent to a list."""
+    """Yields the requests and appends the texts of each to `sent`."""
     for request in requests:
         if request is not None:
             sent.append(request["text"])
@@ -110,11 +110,11 @@ def _recorded(requests: Iterable[Request | None], sent: list[list[bytes]]) -> It
 
 @contextlib.contextmanager
 def _progress() -> Iterator[Callable[[Sequence[bytes]], None]]:
-    """Gives a function that counts a batch; with a bar if a person watches and the answers go elsewhere."""
+    """Yields a function that counts a batch; shows a bar if only standard error is a terminal."""
     if sys.stderr is None or not sys.stderr.isatty() or sys.stdout.isatty():
         yield lambda batch: None
         return
-    from tqdm import tqdm  # here, because most runs show no bar
+    from tqdm import tqdm  # imported late, because most runs show no bar
 
     with tqdm(total=input_size(), unit="B", unit_scale=True, desc="translated") as bar:
         lines = 0
@@ -135,9 +135,9 @@ def _heatmap_paths(path: Path, count: int) -> list[Path]:
 
 
 def _lines(outputs: Outputs, flags: Namespace, count: int) -> Iterator[str]:
-    """Yields a line for each of the `count` texts: the output text where there is one, else JSON."""
-    if flags.heatmap and "text" not in outputs:
-        outputs = {name: values for name, values in outputs.items() if name != "attention"}  # which the picture shows
+    """Yields a line for each of the `count` texts: the output text if there is one, otherwise JSON."""
+    if flags.heatmap and "text" not in outputs:  # The attention is in the picture already.
+        outputs = {name: values for name, values in outputs.items() if name != "attention"}
     plain = flags.signature in (DEFAULT_SIGNATURE, ATTENTION_SIGNATURE) and "text" in outputs
     if flags.json or not plain:
         yield from (json.dumps(row, ensure_ascii=False) for row in to_rows(outputs, count))
@@ -147,7 +147,9 @@ def _lines(outputs: Outputs, flags: Namespace, count: int) -> Iterator[str]:
         for text, score in zip(outputs["text"], outputs["log_prob"], strict=True):
             yield f"{_one_line(text)}\t{score:.4f}"
     else:
-        raise InputError(f"The signature {flags.signature} gives no log_prob for --scores, only {sorted(outputs)}.")
+        raise InputError(
+            f"--scores requires the output log_prob; the signature {flags.signature} has only {sorted(outputs)}."
+        )
 
 
 def _one_line(text: str) -> str:
@@ -155,8 +157,8 @@ def _one_line(text: str) -> str:
 
 
 def _draw(texts: Sequence[bytes], outputs: Outputs, paths: Iterator[Path], flags: Namespace) -> None:
-    """Draws the answers; one without tokens has no picture."""
-    from export.heatmap import attention_heatmap  # here, because matplotlib takes longer than a request
+    """Draws a heatmap for each text that has tokens."""
+    from export.heatmap import attention_heatmap  # imported late, because importing matplotlib is slow
 
     axes = ("attended to", "attending") if attends_to_itself(outputs) else ("source", "target")
     for text, answer, path in zip(texts, alignments(outputs), paths, strict=False):

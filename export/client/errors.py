@@ -1,10 +1,10 @@
-"""What can go wrong when a server is asked."""
+"""The errors of requests to a server."""
 
 import grpc
 
 from zoo.errors import InputError
 
-# What a server answers when it failed at something that it accepted.
+# The status codes of requests that a server accepted and failed to process.
 _FAILURES = (
     grpc.StatusCode.ABORTED,
     grpc.StatusCode.CANCELLED,
@@ -15,12 +15,12 @@ _FAILURES = (
 
 
 def is_loading(error: grpc.RpcError) -> bool:
-    """Returns whether a server answers that the model is loading."""
+    """Returns whether a server reports that the model is loading."""
     return error.code() is grpc.StatusCode.UNAVAILABLE and str(error.details()).endswith(" is loading.")
 
 
 class ServerError(Exception):
-    """The server answered with an error, or not at all.
+    """The server responded with an error, or did not respond.
 
     Attributes:
         code: The `grpc.StatusCode`.
@@ -32,20 +32,20 @@ class ServerError(Exception):
 
 
 class RequestRefused(ServerError, InputError):
-    """A `ServerError` that the caller can fix: the address, the request, or the time allowed."""
+    """A `ServerError` that the caller can fix, by another address, request or timeout."""
 
 
 def server_error(error: grpc.RpcError, server: str, timeout: float) -> ServerError:
-    """Returns what an error of gRPC means, in words; the server was given `timeout` seconds."""
+    """Returns the `ServerError` for an error of gRPC and a timeout in seconds."""
     code, details = error.code(), error.details()
     if code in _FAILURES:
         return ServerError(f"The server at {server} failed: {code.name}: {details}", code)
     if is_loading(error):
         message = f"The server at {server} is not ready after {timeout:g} s: {details}"
     elif code == grpc.StatusCode.UNAVAILABLE:
-        message = f"No server answers at {server} ({details})."
+        message = f"No server responds at {server} ({details})."
     elif code == grpc.StatusCode.DEADLINE_EXCEEDED:
-        message = f"The server at {server} did not answer within {timeout:g} s."
+        message = f"The server at {server} did not respond within {timeout:g} s."
     else:
-        message = f"The server at {server} refused the request: {code.name}: {details}"
+        message = f"The server at {server} rejected the request: {code.name}: {details}"
     return RequestRefused(message, code)

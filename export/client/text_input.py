@@ -1,4 +1,4 @@
-"""Texts from standard input, in batches, as soon as they arrive."""
+"""Reads texts from standard input, in batches, as soon as they arrive."""
 
 import os
 import select
@@ -14,7 +14,7 @@ _CHUNK = 1 << 16  # bytes read at once
 
 
 def read_batches(size: int = BATCH_SIZE) -> Iterator[dict[str, list[bytes]] | None]:
-    """Yields the lines of standard input, `size` at once, as soon as they arrive, and `None` before it has to wait.
+    """Yields batches of at most `size` lines of standard input as soon as they arrive, and `None` before each wait.
 
     Only a line feed ends a line, and a carriage return before it is dropped.
 
@@ -22,9 +22,8 @@ def read_batches(size: int = BATCH_SIZE) -> Iterator[dict[str, list[bytes]] | No
         InputError: Standard input is closed.
     """
     if is_closed(sys.stdin):
-        raise InputError("There are no texts: none among the arguments, and standard input is closed.")
-    # Unbuffered: `select` does not see what is in a buffer, and a line that a person enters would not be answered at
-    # once.
+        raise InputError("There are no texts: no arguments, and standard input is closed.")
+    # The unbuffered stream, because `select` ignores buffered data, which would delay the output for a typed line.
     stream = getattr(sys.stdin.buffer, "raw", sys.stdin.buffer)
     lines: list[bytes] = []
     unfinished = b""
@@ -45,7 +44,7 @@ def read_batches(size: int = BATCH_SIZE) -> Iterator[dict[str, list[bytes]] | No
 
 
 def read_texts() -> list[str]:
-    """Returns all lines of standard input; what is not UTF-8 in them is U+FFFD.
+    """Returns all lines of standard input; invalid UTF-8 is replaced by U+FFFD.
 
     Raises:
         InputError: Standard input is closed.
@@ -54,15 +53,15 @@ def read_texts() -> list[str]:
 
 
 def _is_ready(stream: Any) -> bool:
-    """Returns whether a read from the stream returns at once."""
+    """Returns whether reading from the stream would return without waiting."""
     try:
         return bool(select.select([stream], [], [], 0)[0])
-    except (OSError, ValueError):  # no file of the operating system, or one that cannot be asked
+    except (OSError, ValueError):  # not a file of the operating system, or one that `select` does not support
         return True
 
 
 def input_size() -> int | None:
-    """Returns the bytes of standard input, where that is a file."""
+    """Returns the size of standard input in bytes if it is a file."""
     if is_closed(sys.stdin):
         return None
     try:

@@ -2,7 +2,7 @@
 
 `python export/deploy/ssl_config.py --key server.key --cert server.pem [--client_ca ca.pem] --output ssl_config.txt`
 
-Needs nothing but Python, so that it runs where the certificates are.
+It needs only Python, so it runs on the machine with the certificates.
 """
 
 import argparse
@@ -13,8 +13,8 @@ from pathlib import Path
 
 
 def ssl_config(key: str, certificate: str, client_authority: str | None = None) -> str:
-    """Returns an SSLConfig in text form, from PEM texts; with an authority, clients must show a certificate."""
-    # Text form quotes strings as JSON does, as long as they are ASCII, which PEM is.
+    """Returns an SSLConfig in text format, from PEM texts; with an authority, clients must present a certificate."""
+    # The text format quotes ASCII strings, such as PEM, as JSON does.
     lines = [f"server_key: {json.dumps(key)}", f"server_cert: {json.dumps(certificate)}"]
     if client_authority is not None:
         lines += [f"custom_ca: {json.dumps(client_authority)}", "client_verify: true"]
@@ -22,7 +22,7 @@ def ssl_config(key: str, certificate: str, client_authority: str | None = None) 
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the command; only its owner may read the file, because the key is in it."""
+    """Runs the command; the file is readable only for its owner, because it contains the key."""
     parser = argparse.ArgumentParser(description="Writes the stock server's --ssl_config_file from PEM files.")
     parser.add_argument("--key", required=True, metavar="FILE", help="the server's private key")
     parser.add_argument("--cert", required=True, metavar="FILE", help="the server's certificate chain")

@@ -1,7 +1,7 @@
 """The attention explorer over served models: `python -m export.explore --server HOST:PORT --model NAME`.
 
-`questions` asks a served model and makes `zoo.explorer.View`s of its answers; `http_server` serves the page, which asks
-for them; `cli` is the command.
+`questions` sends requests to a served model and converts the responses to `zoo.explorer.View`s; `http_server` serves
+the page and its views; `cli` is the command.
 """
 
 from export.explore.cli import command, main

@@ -1,8 +1,8 @@
-"""Serves the explorer's page on this machine, and answers what it asks by asking the models.
+"""Serves the explorer's page and answers its requests by sending requests to the models.
 
-Loopback only, unless told otherwise. No page of another site can ask: the name in the `Host` header must be known, as
-otherwise a name that somebody points at 127.0.0.1 would do ("DNS rebinding"); requests are JSON, which other sites may
-send only after a permission that is never given; and the page may load nothing but its own files.
+By default, the server listens on the loopback address only. Pages of other sites cannot send requests: the `Host`
+header must be a known name, which prevents DNS rebinding; requests are JSON, for which browsers require a CORS
+permission that is never granted; and the page may load only its own files.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ from zoo.explorer.page import ASSETS, INDEX
 
 MAX_BODY_BYTES = 8 * MAX_TEXT_BYTES  # JSON may take six bytes for a character
 MAX_REQUESTS = 16  # at a time
-_POLL = 0.1  # seconds between looks at whether who asked is still there
+_POLL = 0.1  # seconds between checks whether the client is still connected
 _READ_TIMEOUT = 20.0  # seconds for a request to arrive
 _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 _POLICY = (
@@ -44,26 +44,26 @@ _HEADERS = {
 
 
 class Refused(Exception):
-    """A request that is not answered, with its HTTP status."""
+    """A rejected request, with its HTTP status."""
 
     def __init__(self, status: HTTPStatus, message: str):
         super().__init__(message)
         self.status = status
 
 
-class Gone(Exception):
-    """Who asked is no longer there."""
+class ClientDisconnected(Exception):
+    """The client disconnected before the response."""
 
 
 class ExplorerServer(http.server.ThreadingHTTPServer):
     """The explorer's HTTP server; `serve_forever` runs it.
 
     Args:
-        models: The models that can be asked.
-        text: The text that the page begins with; empty for none.
-        host: The address to listen at.
+        models: The served models.
+        text: The initial text of the page; may be empty.
+        host: The address to listen on.
         port: The port; 0 for a free one.
-        allowed_hosts: Names that browsers may call this server by, besides `localhost` and addresses.
+        allowed_hosts: Host names by which browsers may open the page, besides `localhost` and addresses.
 
     Raises:
         InputError: If the address cannot be used.
@@ -83,12 +83,12 @@ class ExplorerServer(http.server.ThreadingHTTPServer):
         self.models = {model.name: model for model in models}
         self.text = text
         self.names = {"localhost", *(name.lower() for name in allowed_hosts)}
-        self.room = threading.BoundedSemaphore(MAX_REQUESTS)
+        self.free_slots = threading.BoundedSemaphore(MAX_REQUESTS)
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
             super().__init__((host, port), _Handler)
         except (OSError, OverflowError) as error:
-            raise InputError(f"The explorer cannot listen at {host}, port {port} ({error}).") from error
+            raise InputError(f"The explorer cannot listen on {host}, port {port} ({error}).") from error
 
     @property
     def url(self) -> str:
@@ -99,10 +99,10 @@ class ExplorerServer(http.server.ThreadingHTTPServer):
         return f"http://{f'[{name}]' if ':' in name else name}:{port}/"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Says nothing of connections that ended early."""
+        """Does not report connections that ended early."""
 
     def knows(self, host: str) -> bool:
-        """Returns whether a `Host` header is a name of this server: a known one, or an address.
+        """Returns whether a `Host` header is an allowed name of this server or an address.
 
         Args:
             host: The header.
@@ -129,27 +129,27 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self._respond(self._post)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Writes no log: it would hold what people type."""
+        """Writes no log, because it would contain users' texts."""
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Answers with JSON rather than with a page that repeats the request."""
+        """Responds with JSON instead of a page that repeats the request."""
         self._send(HTTPStatus(code), "application/json", _json({"error": message or HTTPStatus(code).phrase}))
 
     def _respond(self, answer: Callable[[], tuple[str, bytes]]) -> None:
         self.close_connection = True
         try:
             self._check_origin()
-            if not self.server.room.acquire(blocking=False):
-                raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, "Too many questions at a time. Ask again in a moment.")
+            if not self.server.free_slots.acquire(blocking=False):
+                raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, "Too many concurrent requests. Try again in a moment.")
             try:
                 kind, body = answer()
             finally:
-                self.server.room.release()
+                self.server.free_slots.release()
             status = HTTPStatus.OK
-        except (Gone, ConnectionError, TimeoutError):
+        except (ClientDisconnected, ConnectionError, TimeoutError):
             return
         except Exception as error:
-            status, message = _explained(error)
+            status, message = _status_and_message(error)
             kind, body = "application/json", _json({"error": message})
         with contextlib.suppress(OSError):
             self._send(status, kind, body)
@@ -167,13 +167,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def _check_origin(self) -> None:
         hosts = self.headers.get_all("Host") or []
         if len(hosts) != 1 or not self.server.knows(hosts[0]):
-            message = f"This explorer is not called {', '.join(hosts) or 'nothing'}: see --allowed_host."
+            message = f"The host {', '.join(hosts) or '(none)'} is not allowed: see --allowed_host."
             raise Refused(HTTPStatus.MISDIRECTED_REQUEST, message)
         origin = self.headers.get("Origin")
         site = self.headers.get("Sec-Fetch-Site", "none")
         is_own = origin in (None, f"http://{hosts[0]}", f"https://{hosts[0]}") and site in ("same-origin", "none")
         if self.path.startswith("/api/") and not is_own:
-            raise Refused(HTTPStatus.FORBIDDEN, "Only the explorer's own page may ask.")
+            raise Refused(HTTPStatus.FORBIDDEN, "Only the explorer's own page may send requests.")
 
     def _get(self) -> tuple[str, bytes]:
         path = self.path.partition("?")[0]
@@ -185,34 +185,34 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         return _TYPES[file.suffix], file.read_bytes()
 
     def _post(self) -> tuple[str, bytes]:
-        questions = {"/api/view": self._view, "/api/answer": self._answer, "/api/layer": self._layer}
-        if self.path not in questions:
-            raise Refused(HTTPStatus.NOT_FOUND, "There is no such question.")
+        methods = {"/api/view": self._view, "/api/answer": self._answer, "/api/layer": self._layer}
+        if self.path not in methods:
+            raise Refused(HTTPStatus.NOT_FOUND, "There is no such request.")
         request = self._request()
-        return "application/json", _json(questions[self.path](self._model(request), request))
+        return "application/json", _json(methods[self.path](self._model(request), request))
 
     def _request(self) -> Mapping[str, Any]:
         """Returns the body, a JSON object."""
         if self.headers.get_content_type() != "application/json":
-            raise Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "A question is sent as application/json.")
+            raise Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "A request must be application/json.")
         length = self.headers.get("Content-Length", "")
         if not length.isdecimal() or len(length) > 12:
-            raise Refused(HTTPStatus.LENGTH_REQUIRED, "A question is sent with its length.")
+            raise Refused(HTTPStatus.LENGTH_REQUIRED, "A request must have a Content-Length.")
         if int(length) > MAX_BODY_BYTES:
-            message = f"The text is too long: the question has {int(length):,} bytes, of {MAX_BODY_BYTES:,} at most."
+            message = f"The text is too long: the request has {int(length):,} bytes, of {MAX_BODY_BYTES:,} at most."
             raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, message)
         try:
             request = json.loads(self.rfile.read(int(length)))
         except (ValueError, RecursionError):
-            raise Refused(HTTPStatus.BAD_REQUEST, "A question is a JSON object.") from None
+            raise Refused(HTTPStatus.BAD_REQUEST, "A request must be a JSON object.") from None
         if not isinstance(request, dict) or not isinstance(request.get("text"), str):
-            raise Refused(HTTPStatus.BAD_REQUEST, "A question is a JSON object with a `text`.")
+            raise Refused(HTTPStatus.BAD_REQUEST, "A request must be a JSON object with a `text`.")
         return request
 
     def _model(self, request: Mapping[str, Any]) -> ServedModel:
         name = request.get("model")
         if not isinstance(name, str) or name not in self.server.models:
-            message = f"This explorer shows {', '.join(self.server.models)}. Received: {name!r}."
+            message = f"`model` must be one of {', '.join(self.server.models)}. Received: {name!r}."
             raise Refused(HTTPStatus.NOT_FOUND, message)
         return self.server.models[name]
 
@@ -226,24 +226,24 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         return model.layer(_text(request), _whole(request, "hypothesis"), _whole(request, "layer") or 0, self._wait)
 
     def _wait(self, pending: Pending) -> Outputs:
-        """Waits for an answer as long as the browser does, and cancels the request when it has gone."""
+        """Waits for a model's response, and cancels the request when the browser disconnects."""
         while True:
             with contextlib.suppress(TimeoutError):
                 return pending.result(_POLL)
             if select.select([self.connection], [], [], 0)[0] and not self.connection.recv(1, socket.MSG_PEEK):
                 pending.cancel()
-                raise Gone
+                raise ClientDisconnected
 
 
 def _text(request: Mapping[str, Any]) -> str:
-    # What is half of a character in JSON cannot be sent.
+    # Lone surrogates, which JSON can contain, cannot be encoded.
     return str(request["text"]).encode("utf-8", "replace").decode("utf-8")
 
 
 def _whole(request: Mapping[str, Any], name: str) -> int | None:
     value = request.get(name)
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 31):
-        raise Refused(HTTPStatus.BAD_REQUEST, f"`{name}` is a number of 0 or more. Received: {value!r}.")
+        raise Refused(HTTPStatus.BAD_REQUEST, f"`{name}` must be an integer of 0 or more. Received: {value!r}.")
     return value
 
 
@@ -254,8 +254,8 @@ _STATUSES = {
 }
 
 
-def _explained(error: Exception) -> tuple[HTTPStatus, str]:
-    """Returns status and words for what went wrong."""
+def _status_and_message(error: Exception) -> tuple[HTTPStatus, str]:
+    """Returns the HTTP status and the message for an error."""
     if isinstance(error, Refused):
         return error.status, str(error)
     if isinstance(error, ServerError):
@@ -263,7 +263,7 @@ def _explained(error: Exception) -> tuple[HTTPStatus, str]:
         if error.code == grpc.StatusCode.NOT_FOUND:
             message += ". Is it served under this name, and loaded?"
         if error.code == grpc.StatusCode.RESOURCE_EXHAUSTED:
-            message += " The text may be too long for this server, or it has too much to do."
+            message += " The text may be too long for this server, or the server may be overloaded."
         return _STATUSES.get(error.code, HTTPStatus.BAD_GATEWAY), message
     if isinstance(error, InputError):
         return HTTPStatus.UNPROCESSABLE_ENTITY, str(error)

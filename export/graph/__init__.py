@@ -1,1 +1,1 @@
-"""What goes into a SavedModel: signatures, tokenizers, batching, weights, warm-up requests."""
+"""The contents of a SavedModel: signatures, tokenizers, batching, weights, warm-up requests."""

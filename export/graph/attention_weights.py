@@ -1,29 +1,29 @@
-"""Which attention weights a request asks for."""
+"""Selects the attention weights that a request asks for."""
 
 from typing import Any
 
 import tensorflow as tf
 
 ALL = -(1 << 31)
-"""The number that stands for all layers, or all heads."""
+"""The number that means all layers, or all heads."""
 
 NUMBERS = tf.TensorSpec(None, tf.int32)
-"""The inputs `layer` and `head`: a number for all texts, [] or [1], or for each, [B], or several for each, [B, K]."""
+"""The inputs `layer` and `head`: a number for all texts, [] or [1], one per text, [B], or several per text, [B, K]."""
 
 DEFAULT = (ALL,)
-"""What they are where a request leaves them out: a row, as servers that batch want as many of them as texts."""
+"""Their default value: a row, because servers that batch require as many rows as texts."""
 
 
 def chosen(weights: Any, layer: Any, head: Any) -> dict[str, tf.Tensor]:
-    """Returns of each kind of attention, [B, layers, heads, T, S], what each text asks for, float32.
+    """Returns the requested layers and heads of each kind of attention, [B, layers, heads, T, S], float32.
 
-    Texts that ask for different numbers of layers or heads can share a batch, as on a server: what a text asks for
-    comes first, in its order, and zeros follow up to the number of the text that asks for most.
+    Texts with different numbers of requested layers or heads can share a batch on a server: the requested ones come
+    first, in the order of the request, and zeros pad them to the largest number in the batch.
 
     Args:
         weights: The attention weights of each kind.
-        layer: Numbers of layers, counted from 0, or from the end if they are negative; `ALL` for all of them.
-        head: Numbers of heads, likewise.
+        layer: Layer numbers, counted from 0, or from the end if negative; `ALL` for all layers.
+        head: Head numbers, likewise.
     """
     return {
         kind: tf.cast(_take(_take(values, "layer", layer, axis=1), "head", head, axis=2), tf.float32)
@@ -32,7 +32,7 @@ def chosen(weights: Any, layer: Any, head: Any) -> dict[str, tf.Tensor]:
 
 
 def sizes(weights: Any) -> dict[str, tf.Tensor]:
-    """Returns how many layers and heads there are of each kind of attention, `KIND_size`, int32 [B, 2]."""
+    """Returns the numbers of layers and heads of each kind of attention, `KIND_size`, int32 [B, 2]."""
     return {
         f"{kind}_size": tf.tile(tf.shape(values)[None, 1:3], [tf.shape(values)[0], 1])
         for kind, values in weights.items()
@@ -40,12 +40,12 @@ def sizes(weights: Any) -> dict[str, tf.Tensor]:
 
 
 def expected_sizes(weights: dict[str, Any]) -> dict[str, list[list[int]]]:
-    """Returns what `sizes` is of weights by kind, nested lists [B, layers, heads, T, S]."""
+    """Returns the result of `sizes` for weights by kind, as nested lists [B, layers, heads, T, S]."""
     return {f"{kind}_size": [[len(layers), len(layers[0])] for layers in values] for kind, values in weights.items()}
 
 
 def one_for_each_text(name: str, numbers: tf.Tensor, texts: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
-    """Returns a number for each text, [B], of 0 to `size` − 1, or counted from the end; the graph refuses others."""
+    """Returns one number per text, [B], of 0 to `size` − 1; negative ones count from the end. The graph checks them."""
     rows = _rows(name, tf.cast(numbers, tf.int32), texts, size)
     checks = [
         tf.debugging.Assert(
@@ -58,7 +58,7 @@ def one_for_each_text(name: str, numbers: tf.Tensor, texts: tf.Tensor, size: tf.
 
 
 def _take(values: tf.Tensor, name: str, numbers: Any, axis: int) -> tf.Tensor:
-    """Returns the parts of values along an axis that have the numbers of each text; zeros after the last of them."""
+    """Returns the entries of values along an axis with the numbers of each text, padded with zeros."""
     size = tf.shape(values)[axis]
     rows = _rows(name, tf.cast(numbers, tf.int32), tf.shape(values)[0], size)
     is_all, count = tf.reduce_any(rows == ALL, axis=1, keepdims=True), tf.shape(rows)[1]
@@ -66,14 +66,14 @@ def _take(values: tf.Tensor, name: str, numbers: Any, axis: int) -> tf.Tensor:
     places = tf.range(width)[None]
     numbered = tf.pad(tf.math.floormod(rows, size), [[0, 0], [0, width - count]])
     taken = tf.gather(values, tf.where(is_all, places, numbered), axis=axis, batch_dims=1)
-    asked = tf.broadcast_to(is_all | (places < count), tf.shape(numbered))
-    asked = asked[:, :, None, None, None] if axis == 1 else asked[:, None, :, None, None]
-    return tf.where(asked, taken, tf.zeros([], taken.dtype))
+    requested = tf.broadcast_to(is_all | (places < count), tf.shape(numbered))
+    requested = requested[:, :, None, None, None] if axis == 1 else requested[:, None, :, None, None]
+    return tf.where(requested, taken, tf.zeros([], taken.dtype))
 
 
 def _rows(name: str, numbers: tf.Tensor, texts: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
-    """Returns the numbers of each text, [B, K]; the graph refuses those that are not for B texts or out of range."""
-    # A scalar is one row of one number, and a vector is rows of one.
+    """Returns the numbers of each text, [B, K]; the graph checks that they are for B texts and within range."""
+    # A scalar is one row with one number, and a vector is rows with one number each.
     shape = tf.concat([tf.shape(numbers), tf.fill([2], 1)], axis=0)
     rows, count = shape[0], tf.reduce_prod(shape[1:])
     valid = (numbers == ALL) | ((-size <= numbers) & (numbers < size))

@@ -6,11 +6,11 @@ from typing import Any
 
 import tensorflow as tf
 
-# Texts answered at once. Most operations of decoding are too small for several cores: two batches at the same time are
-# answered sooner than one of twice the size.
+# Texts in a batch. Most operations of decoding are too small for several cores: two concurrent batches are faster than
+# one of twice the size.
 MAX_BATCH_SIZE = 32
 LARGE_BATCH_SIZE = 128
-"""Rows of the parts of a request that has one for each thread, where only the sum of all times counts."""
+"""Rows per part of a request with at least one such part for each thread, for which only throughput matters."""
 MAX_REQUEST_SIZE = 1024
 TIMEOUT_MICROSECONDS = 0
 MAX_ENQUEUED_BATCHES = 1_000
@@ -19,16 +19,17 @@ MAX_ENQUEUED_BATCHES = 1_000
 def batched(
     function: Callable[..., dict[str, tf.Tensor]], threads: int = 2, large_size: int = LARGE_BATCH_SIZE
 ) -> Callable[..., Any]:
-    """Returns a function of strings that answers requests that arrive together as one batch, and large ones in parts.
+    """Returns a function of strings that combines concurrent requests to batches and splits large requests.
 
-    The function takes tensors [B], strings first, and returns tensors with the batch first; as many batches as there
-    are `threads` are answered at the same time, of `large_size` strings each where a request has that many for each
-    thread, else of `MAX_BATCH_SIZE` at most. The strings are what is put together, before anything is padded to the
-    longest of them; the parts of a large request have strings of about equal length, the longest first. The sizes of
-    the results must not depend on the strings, apart from the batch. An empty request is answered alone and whole, as
-    is one of more than `MAX_REQUEST_SIZE` strings. It works where requests come from several threads, as in a server.
+    `function` takes tensors [B], strings first, and returns tensors with the batch axis first. The sizes of its results
+    must not depend on the strings, except for the batch size.
+
+    At most `threads` batches run at the same time. A batch has `large_size` strings if a request has that many for each
+    thread, otherwise at most `MAX_BATCH_SIZE`. Strings are combined before padding; the parts of a large request have
+    strings of similar length, the longest first. Empty requests and those of more than `MAX_REQUEST_SIZE` strings run
+    by themselves, unsplit. Requests must come from several threads, as in a server.
     """
-    # Traced once, and used both inside and outside of batches.
+    # Traced once, for use both inside and outside of batches.
     graph_function = tf.function(function, autograph=False)
 
     def answer(*inputs: tf.Tensor) -> Any:
@@ -43,13 +44,13 @@ def batched(
                 Tout=[output.dtype for output in traced.outputs],
                 num_batch_threads=threads,
                 max_batch_size=MAX_REQUEST_SIZE,
-                # The last is the size of the parts. Every size is allowed, so that no batch is padded.
+                # The last size is that of the parts. Every smaller size is allowed, so that no batch is padded.
                 allowed_batch_sizes=list(range(1, largest + 1)),
                 batch_timeout_micros=TIMEOUT_MICROSECONDS,
                 max_enqueued_batches=MAX_ENQUEUED_BATCHES,
                 enable_large_batch_splitting=True,
-                # The name of the queue. Functions that share a name share the queue and would answer each other's
-                # requests: those of other signatures, and of other models in the same process.
+                # The name of the queue. It must be unique: functions of other signatures or models in the same process
+                # would share a queue of the same name.
                 shared_name=uuid.uuid4().hex,
             )
             places = tf.math.invert_permutation(order)
@@ -64,7 +65,7 @@ def batched(
             default=lambda: in_batches(MAX_BATCH_SIZE),
         )
         # The batching operation does not know the shapes of its results.
-        shaped = [tf.ensure_shape(result, known.shape) for result, known in zip(results, traced.outputs, strict=True)]
+        shaped = [tf.ensure_shape(result, output.shape) for result, output in zip(results, traced.outputs, strict=True)]
         return tf.nest.pack_sequence_as(traced.structured_outputs, shaped)
 
     return answer

@@ -1,4 +1,4 @@
-"""The signatures that look inside models and that tasks share: vectors, and attention within one text."""
+"""Signatures of several tasks that return a model's internal values: vectors, and self-attention of the input."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -24,7 +24,7 @@ def _expected_embeddings(run: Any, options: ExportOptions) -> Answers:
 @register_signature("language_model", "embed", expected=_expected_embeddings)
 @register_signature("sentence_encoder", "embed", expected=_expected_embeddings)
 def embed(graph: ModelGraph, text: tf.Tensor) -> Mapping[str, tf.Tensor]:
-    """The tokens of each text and the vectors that the model makes of them in their context; 0 for padding."""
+    """The tokens of each text and their contextual vectors; 0 for padding."""
     ids = graph.ids(text)
     vectors = tf.cast(graph.model.represent(ids), tf.float32)
     return {"tokens": graph.reader.pieces(ids), "embeddings": tf.where((ids != PAD)[:, :, None], vectors, 0.0)}
@@ -46,10 +46,7 @@ def attention(graph: ModelGraph, text: tf.Tensor) -> Mapping[str, tf.Tensor]:
 
 
 def _of_tokens(ids: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
-    """Returns weights [B, layers, heads, S, S], 0 for padding.
-
-    A language model's own positions attend after the end of a text, too, which nobody sees.
-    """
+    """Returns weights [B, layers, heads, S, S], 0 for padding queries, which a causal mask alone does not exclude."""
     return weights * tf.cast(ids != PAD, tf.float32)[:, None, None, :, None]
 
 
@@ -68,7 +65,7 @@ _NUMBERED: dict[str, Any] = {"inputs": {"layer": NUMBERS, "head": NUMBERS}, "ava
 def attention_all(
     graph: ModelGraph, text: tf.Tensor, layer: Any = DEFAULT, head: Any = DEFAULT
 ) -> dict[str, tf.Tensor]:
-    """The tokens of each text and the attention between them, by its kind, of all layers and heads or of some."""
+    """The tokens of each text and the attention between them, by kind, of all or of selected layers and heads."""
     ids = graph.ids(text)
     weights = graph.model.attentions(ids)
     of_tokens = {kind: _of_tokens(ids, values) for kind, values in chosen(weights, layer, head).items()}
@@ -86,7 +83,7 @@ def _expected_predictions(run: Any, options: ExportOptions) -> Answers:
 def attention_and_predictions(
     graph: LanguageModelGraph, text: tf.Tensor, layer: Any = DEFAULT, head: Any = DEFAULT
 ) -> dict[str, tf.Tensor]:
-    """As for other models, and what is predicted: `target_tokens[t]` follows `tokens[t]`, the end the last of the text.
+    """As for other models, with predictions: `target_tokens[t]` follows `tokens[t]`; the last one is the end token.
 
     Row t of `decoder` is the attention that predicts `target_tokens[t]`.
     """

@@ -31,7 +31,7 @@ class LanguageModelGraph(ModelGraph):
 
     @shared(TEXT)
     def read(self, text: tf.Tensor) -> tf.Tensor:
-        """See `ModelGraph`; as in `zoo.inference`, only the end is read of a text that leaves no room for an answer."""
+        """See `ModelGraph`; as in `zoo.inference`, only the end is read of a text that is too long to continue."""
         rows = self.tokenizers["text"].encode(last_bytes(text))
         lengths = rows.row_lengths()
         first = tf.where(lengths < self.max_length, tf.zeros_like(lengths), lengths - self.max_length // 2)
@@ -47,7 +47,7 @@ class LanguageModelGraph(ModelGraph):
 
     @shared(TEXT)
     def following_ids(self, text: tf.Tensor) -> tf.Tensor:
-        """Returns what follows each of `ids`: the texts' own symbols and, where there is room, the end."""
+        """Returns the token that follows each of `ids`: the texts' own tokens and, unless they are cut, the end."""
         rows = self.tokenizers["text"].encode(first_bytes(text))
         rows = rows if self.model.start_symbol else rows[:, 1:]
         return dense(tf.concat([rows, tf.fill([tf.shape(text)[0], 1], END)], axis=1)[:, : self.model.max_length])
@@ -64,10 +64,10 @@ class LanguageModelGraph(ModelGraph):
 
     @shared(IDS, IDS)
     def continuation(self, prompt: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
-        """Returns the texts of ids [B, L], without those of the prompts [B, P] that they begin with."""
-        before, whole = self.tokenizers["text"].decode(prompt), self.tokenizers["text"].decode(ids)
-        size = tf.strings.length(before)
-        return tf.strings.substr(whole, size, tf.strings.length(whole) - size)
+        """Returns the texts of ids [B, L], without the texts of the prompts [B, P] with which they begin."""
+        prompts, texts = self.tokenizers["text"].decode(prompt), self.tokenizers["text"].decode(ids)
+        size = tf.strings.length(prompts)
+        return tf.strings.substr(texts, size, tf.strings.length(texts) - size)
 
 
 def _expected_continuations(run: LanguageModelRun, options: LanguageModelExportOptions) -> Answers:
@@ -86,7 +86,7 @@ def _expected_samples(run: LanguageModelRun, options: LanguageModelExportOptions
 
 
 def _checked(name: str, values: tf.Tensor, valid: tf.Tensor, expected: str) -> tf.Tensor:
-    """Returns values [B] as they are; in the graph it is an error if not all are valid."""
+    """Returns values [B] unchanged; the graph raises an error unless all are valid."""
     message = f"`{name}` must be {expected}. Received:"
     check = tf.debugging.Assert(tf.reduce_all(valid), [message, tf.boolean_mask(values, ~valid)])
     with tf.control_dependencies([check]):
@@ -96,10 +96,10 @@ def _checked(name: str, values: tf.Tensor, valid: tf.Tensor, expected: str) -> t
 def _one_for_each_text(
     text: tf.Tensor, seed: tf.Tensor, temperature: tf.Tensor, top_p: tf.Tensor
 ) -> tuple[tf.Tensor, ...]:
-    """Returns what a request asks `sample` for, as rows that any batch can hold; the seed with a number, [B, 2].
+    """Returns the inputs of `sample` as rows for a batch; a seed becomes a pair of seed and number, [B, 2].
 
-    A scalar is for all texts, and a scalar seed is numbered by text, so that equal texts differ, as in `zoo.inference`.
-    A seed that is given for one text has the number 0, wherever in a request or batch the text is.
+    A scalar applies to all texts. A scalar seed is numbered by text, so that the samples of equal texts differ, as in
+    `zoo.inference`. A seed for a single text has the number 0, regardless of the text's position in the batch.
     """
     shared = tf.equal(tf.rank(seed), 0)
     seeds, temperatures, top_ps = (
@@ -140,7 +140,7 @@ def sample(
         constraints(graph.model, prompt, graph.max_length, graph.options.no_repeat_ngram),
         seeds=seed[:, 0],
         row_numbers=seed[:, 1],
-        # What is nearly zero takes the most probable symbol.
+        # Values near zero select the most probable token.
         temperature=tf.maximum(temperature, 1e-4),
         top_p=tf.maximum(top_p, 1e-6),
     )
@@ -155,7 +155,7 @@ def _expected_scores(run: LanguageModelRun, options: LanguageModelExportOptions)
 
 @register_signature("language_model", "score", batchable=True, expected=_expected_scores)
 def score(graph: LanguageModelGraph, text: tf.Tensor) -> Mapping[str, tf.Tensor]:
-    """How probable each text is, and its number of symbols."""
+    """The log probability of each text and its number of tokens."""
     tokens = dense(graph.tokenizers["text"].encode(first_bytes(text))[:, : graph.model.max_length])
     return {
         "log_prob": graph.scorer({"tokens": tokens}),

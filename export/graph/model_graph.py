@@ -1,4 +1,4 @@
-"""What the signatures of a model are made of, whatever its task."""
+"""The functions from which the signatures of a model are built, for any task."""
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -21,16 +21,16 @@ IDS = tf.TensorSpec([None, None], tf.int32)
 
 
 def shared(*inputs: tf.TensorSpec) -> Callable[[Method], Method]:
-    """Returns a decorator for methods of a `ModelGraph`, whose tensors `inputs` describe.
+    """Returns a decorator for methods of a `ModelGraph`; `inputs` specifies their tensors.
 
-    All signatures that call such a method call one function of the SavedModel. What a server needs to load a version,
-    and to prepare each request of another kind, grows with the size of all functions together.
+    All signatures that call such a method share one function of the SavedModel. The time and memory that a server needs
+    to load a version, and to prepare each new kind of request, grow with the total size of all functions.
     """
 
     def decorate(method: Method) -> Method:
         def graph_function(graph: "ModelGraph") -> Any:
             def read_weights_and_call(*tensors: tf.Tensor) -> Any:
-                # Again in each function: tensors that a caller has made of the weights belong to the caller's graph.
+                # Each function reads the weights, because tensors of the caller belong to the caller's graph.
                 with graph.reading_weights():
                     return method(graph, *tensors)
 
@@ -49,8 +49,8 @@ class ModelGraph:
         options: The options of the export, resolved.
         tokenizers: The tokenizers in the graph, by name.
         weights: The variables that hold the weights.
-        reading_weights: Returns a context in which the model reads them.
-        max_ids: Largest number of ids of a text.
+        reading_weights: Returns a context in which the model reads its weights from these variables.
+        max_ids: Maximum number of ids of a text.
     """
 
     max_ids: int
@@ -68,23 +68,23 @@ class ModelGraph:
 
     @property
     def reader(self) -> TokenizerGraph:
-        """The tokenizer of what the model reads."""
+        """The tokenizer of the model's input."""
         return next(iter(self.tokenizers.values()))
 
     def ids(self, text: tf.Tensor) -> tf.Tensor:
-        """Returns the ids [B, S], S ≥ 1, of texts [B] to be looked into; see `zoo.inference.Run.ids`."""
+        """Returns the ids [B, S], S ≥ 1, of texts [B] to be inspected; see `zoo.inference.Run.ids`."""
         return self.read(text)
 
     def compute(self, ids: tf.Tensor) -> Any:
-        """Returns what the model makes of ids [B, S]: nested tensors with the batch first."""
+        """Returns the model's results for ids [B, S]: nested tensors with the batch axis first."""
         raise NotImplementedError
 
     def compute_fixed(self, ids: tf.Tensor) -> Any:
-        """Does what `compute` does in tensors that keep their sizes, which XLA needs."""
+        """Computes the same as `compute` with tensors of constant sizes, as XLA requires."""
         return self.compute(ids)
 
     def write(self, ids: tf.Tensor, results: Any) -> dict[str, tf.Tensor]:
-        """Returns the outputs of the default signature, given ids and what `compute` returned."""
+        """Returns the outputs of the default signature, given ids and the results of `compute`."""
         raise NotImplementedError
 
     def answer(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -93,41 +93,41 @@ class ModelGraph:
         return self.write(ids, self.compute(ids))
 
     def compiled_answer(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Does what `answer` does, compiled by XLA."""
+        """Computes the same as `answer`, compiled by XLA."""
         ids = self.read(text)
         return self.write(ids, self.buckets.compiled(self.compute_fixed, otherwise=self.compute)(ids))
 
     @cached_property
     def buckets(self) -> Buckets:
-        """The sizes that XLA compiles."""
+        """The sizes for which XLA compiles code."""
         return Buckets(self.max_ids, MAX_BATCH_SIZE if self.options.dynamic_batching else None)
 
 
 def dense(rows: tf.RaggedTensor) -> tf.Tensor:
-    """Returns rows as [B, S], S ≥ 1, padded: an empty batch has no longest row."""
+    """Returns rows as padded ids [B, S], S ≥ 1, also for an empty batch."""
     ids = rows.to_tensor(PAD)
     return tf.pad(ids, [[0, 0], [0, tf.maximum(0, 1 - tf.shape(ids)[1])]], constant_values=PAD)
 
 
 def trimmed(ids: tf.Tensor) -> tf.Tensor:
-    """Returns ids [B, L] without the columns at the end that are padding in every row, L ≥ 1."""
+    """Returns ids [B, L], L ≥ 1, without the last columns that are padding in every row."""
     width = tf.reduce_max(tf.reduce_sum(tf.cast(ids != PAD, tf.int32), axis=1))
     return ids[:, : tf.maximum(width, 1)]
 
 
 def first_bytes(text: tf.Tensor) -> tf.Tensor:
-    """Returns the beginnings of texts, as much as `zoo.inference` reads of them."""
+    """Returns the first bytes of texts, as many as `zoo.inference` reads."""
     return tf.strings.substr(text, 0, MAX_TEXT_BYTES)
 
 
 def last_bytes(text: tf.Tensor) -> tf.Tensor:
-    """Returns the ends of texts, as much as `zoo.inference` reads of them."""
+    """Returns the last bytes of texts, as many as `zoo.inference` reads."""
     first = tf.maximum(tf.strings.length(text) - MAX_TEXT_BYTES, 0)
     return tf.strings.substr(text, first, tf.fill(tf.shape(first), MAX_TEXT_BYTES))
 
 
 def read_texts(tokenizer: TokenizerGraph, text: tf.Tensor, limit: int) -> tf.Tensor:
-    """Returns ids [B, S], S ≥ 1, of whole texts [B], see `zoo.text.Tokenizer.whole`, cut at `limit` symbols."""
+    """Returns ids [B, S], S ≥ 1, of whole texts [B], see `zoo.text.Tokenizer.whole`, cut at `limit` tokens."""
     count = tf.shape(text)[0]
     start = [*([START] if tokenizer.has_start else []), *tokenizer.before]
     end = [*([END] if tokenizer.has_end else []), *tokenizer.after]

@@ -1,4 +1,4 @@
-"""How probable each symbol is, and what could have stood in its place, as outputs of signatures."""
+"""The log probability of each token and its most probable alternatives, as outputs of signatures."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -11,10 +11,10 @@ from zoo.inference.predictions import Prediction
 
 
 def predicted(outputs: Mapping[str, tf.Tensor], tokenizer: TokenizerGraph) -> dict[str, tf.Tensor]:
-    """Returns log probabilities and alternatives, from what `zoo.decoding.symbol_log_probs` returned.
+    """Returns log probabilities and alternatives, given the result of `zoo.decoding.symbol_log_probs`.
 
     `token_log_probs` are float32 [B, T], 0 for padding; `alternatives` string [B, T, K] and `alternative_log_probs`
-    float32 [B, T, K] are the most probable symbols of each position, best first.
+    float32 [B, T, K] are the most probable tokens of each position, best first.
     """
     symbols = outputs["alternatives"]
     flat = tf.reshape(symbols, [-1, tf.shape(symbols)[2]])
@@ -26,7 +26,7 @@ def predicted(outputs: Mapping[str, tf.Tensor], tokenizer: TokenizerGraph) -> di
 
 
 def expected_predictions(answers: Iterable[Sequence[Prediction]]) -> dict[str, Any]:
-    """Returns what `predicted` gives, from what runs give."""
+    """Returns the expected outputs of `predicted`, given the predictions of a run."""
     rows = list(answers)
     alternatives = [[prediction.alternatives for prediction in row] for row in rows]
     return {

@@ -1,4 +1,4 @@
-"""The record in an exported version of what it was made of, and how."""
+"""The record in an exported version of its model, data and options."""
 
 import json
 from pathlib import Path
@@ -37,53 +37,53 @@ def write_provenance(folder: Path, run: Run, options: ExportOptions) -> None:
 
 
 def _members(run: Run) -> str:
-    """Returns a line on the models of an ensemble, and nothing for one model."""
+    """Returns a line on the models of an ensemble; empty for one model."""
     if len(run.members) == 1:
         return ""
     return f"- An ensemble of {len(run.members)}: {', '.join(_names(run))}; the above is of the first\n"
 
 
 def _names(run: Run) -> list[str]:
-    """Returns what to call the members: the names of their folders, or their paths where two have the same name."""
+    """Returns the names of the members: those of their folders, or their paths if folder names are not unique."""
     names = [member.path.resolve().name for member in run.members]
     return names if len({*names}) == len(names) else [str(member.path) for member in run.members]
 
 
 def shortlist_notes(run: Run, options: ExportOptions) -> list[str]:
-    """Returns lines on what the shortlist of an export loses, as far as the model card knows; none without one."""
+    """Returns lines on the quality that a shortlist costs, as measured in the model card; empty without a shortlist."""
     size, beam_size = getattr(options, "shortlist", 0), getattr(options, "beam_size", 1)
     if not size:
         return []
     card, key = WorkDir(run.path).model_card, f"- shortlist {size}, beam_size {beam_size}: "
     lines = card.read_text(encoding="utf-8").splitlines() if card.is_file() else []
-    # As `training.shortlist` notes them.
+    # The format is that of `training.shortlist`.
     measured = [line.removeprefix(key) for line in lines if line.startswith(key)]
     command = f"python -m training.shortlist {run.path} --shortlist {size} --beam_size {beam_size}"
     total = run.model.target_vocab_size
-    known = measured or [f"what that loses is not measured: run `{command}`"]
+    effects = measured or [f"the effect on quality is not measured: run `{command}`"]
     if len(run.members) > 1:
-        known = [f"{line} (of the first model alone)" for line in known]
-    return [f"Shortlist: each batch is translated with {size:,} of {total:,} symbols; {line}" for line in known]
+        effects = [f"{line} (of the first model alone)" for line in effects]
+    return [f"Shortlist: each batch is translated with {size:,} of {total:,} tokens; {line}" for line in effects]
 
 
 def read_options(folder: Path) -> ExportOptions:
-    """Returns the options that a version was exported with, given its folder."""
+    """Returns the export options of a version, given its folder."""
     record = json.loads((folder / _FOLDER / _FILE).read_text(encoding="utf-8"))
     return TASK_OPTIONS[get_spec(record["model"]["name"]).task](**record["options"])
 
 
 def _weights(card: str, run: Run, options: ExportOptions) -> str:
-    """Returns lines on how the weights are stored and what that changes, as far as the model card knows."""
+    """Returns lines on how the weights are stored and the effect on quality, as measured in the model card."""
     kind, beam_size = options.weights, getattr(options, "beam_size", 1)
     if kind == "float32":
-        return "- Weights: float32, as the model has them\n"
+        return "- Weights: float32, unchanged\n"
     others = [str(member.path) for member in run.members[1:]]
-    # As `training.evaluate` notes them.
+    # The format is that of `training.evaluate`.
     lines = [line.removeprefix(f"- {kind}, ") for line in card.splitlines() if line.startswith(f"- {kind}, ")]
     with_others = f", ensemble {', '.join(others)}"
     measured = [line for line in lines if (with_others in line if others else ", ensemble " not in line)]
     flags = f" --beam_size {beam_size}" if beam_size > 1 else ""
     flags += "".join(f" --ensemble {other}" for other in others)
     unknown = f"not measured: run `python -m training.evaluate DIR --weights {kind}{flags}`"
-    changes = "".join(f"- What that changes: {line}\n" for line in measured or [unknown])
-    return f"- Weights: {kind}; matrices are rounded to it, and are float32 again when the model answers\n{changes}"
+    changes = "".join(f"- Effect on quality: {line}\n" for line in measured or [unknown])
+    return f"- Weights: {kind}; matrices are stored rounded, and converted to float32 for computation\n{changes}"

@@ -39,5 +39,5 @@ register_default("sentence_encoder", _expected_vectors)
 
 @register_signature("sentence_encoder", "embed_text", batchable=True, expected=_expected_vectors)
 def embed_text(graph: SentenceEncoderGraph, text: tf.Tensor) -> Mapping[str, tf.Tensor]:
-    """A vector for each text."""
+    """A vector per text."""
     return graph.answer(text)

@@ -27,7 +27,7 @@ from zoo.inference.translator import LEAST_LOG_PROB, Translator
 from zoo.vocabulary import PAD, START
 
 NO_SEQUENCE = ("", -1e30)
-"""Text and log probability that fill the room of `nbest` where a model knows fewer sequences."""
+"""Text and log probability that pad the outputs of `nbest` if the search returns fewer sequences."""
 
 
 class Seq2SeqGraph(ModelGraph):
@@ -40,7 +40,7 @@ class Seq2SeqGraph(ModelGraph):
         super().__init__(run, options)
         shortlist = None
         if self.options.shortlist:
-            # In variables, of which all functions share one copy.
+            # Variables, so that all functions share one copy.
             shortlist = run.shortlist.stored(lambda table: tf.Variable(table, trainable=False))
             self.weights += [shortlist.translations, shortlist.rank]
 
@@ -63,7 +63,7 @@ class Seq2SeqGraph(ModelGraph):
 
     @shared(IDS, IDS)
     def logits(self, source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
-        """Returns what predicts target ids [B, T], given source ids [B, S]: logits [B, T, V]."""
+        """Returns the logits [B, T, V] that predict target ids [B, T], given source ids [B, S]."""
         return self.model.decode(shifted(target), self.encoded(source), training=False)[0]
 
     @shared(IDS)
@@ -95,11 +95,11 @@ class Seq2SeqGraph(ModelGraph):
 
     @shared(IDS)
     def hypotheses(self, ids: tf.Tensor) -> Any:
-        """Returns the `ids` [B, n, L] and `log_prob` [B, n] of the n best answers; what is no sequence is padding."""
+        """Returns the `ids` [B, n, L] and `log_prob` [B, n] of the n best translations; missing ones are padding."""
         return self._sequences(self.nbest_translator, ids)
 
     def texts(self, ids: tf.Tensor) -> tf.Tensor:
-        """Returns the texts [B, n] of target ids [B, n, L]; what is no sequence is an empty text."""
+        """Returns the texts [B, n] of target ids [B, n, L]; missing sequences are empty texts."""
         shape = tf.shape(ids)
         return tf.reshape(self.decode(tf.reshape(ids, [shape[0] * shape[1], shape[2]])), shape[:2])
 
@@ -113,13 +113,13 @@ class Seq2SeqGraph(ModelGraph):
 
     @shared(IDS, IDS)
     def predictions(self, source: tf.Tensor, target: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Returns what is predicted in place of each target id [B, T], see `export.graph.predictions`."""
+        """Returns the predictions at each target id [B, T], see `export.graph.predictions`."""
         logits = self.logits(source, target)
         return predicted(symbol_log_probs(logits, target, SYMBOLS, ALTERNATIVES), self.tokenizers["target"])
 
     @shared(IDS, IDS)
     def attentions(self, source: tf.Tensor, before: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Returns each kind of attention, given source ids [B, S] and target ids [B, T] from the start on."""
+        """Returns each kind of attention, given source ids [B, S] and shifted target ids [B, T]."""
         return dict(self.model.attentions(source, before))
 
     @shared(IDS, IDS, NUMBERS, NUMBERS)
@@ -147,7 +147,7 @@ def _hypotheses(run: Seq2SeqRun, options: Seq2SeqExportOptions, texts: list[str]
 
 
 def _consensus_of(answers: list[Hypothesis]) -> int:
-    texts, log_probs = [[each.text for each in answers]], [[each.log_prob for each in answers]]
+    texts, log_probs = [[answer.text for answer in answers]], [[answer.log_prob for answer in answers]]
     return int(consensus(tf.constant(texts), tf.constant(log_probs, tf.float32))[0])
 
 
@@ -155,7 +155,7 @@ def _nbest_hypotheses(
     run: Seq2SeqRun, options: Seq2SeqExportOptions, texts: list[str], nbest: int
 ) -> list[list[Hypothesis]]:
     request = options.decoding(nbest).to_dict()
-    del request["nbest"]  # The run returns as many as it has beams.
+    del request["nbest"]  # The run returns all beams.
     return [answers[:nbest] for answers in run.nbest(texts, **request)]
 
 
@@ -192,7 +192,7 @@ def _expected_scores(run: Seq2SeqRun, options: Seq2SeqExportOptions) -> Answers:
 
 @register_signature("seq2seq", "score", batchable=True, expected=_expected_scores)
 def score(graph: Seq2SeqGraph, source: tf.Tensor, target: tf.Tensor) -> Mapping[str, tf.Tensor]:
-    """How probable each target is, given its source."""
+    """The log probability of each target, given its source."""
     ids = read_texts(graph.tokenizers["target"], target, MAX_TARGET_LENGTH)
     logits = graph.logits(graph.read(source), ids)
     return {"log_prob": sequence_log_prob(logits[:, graph.num_forced :], ids[:, graph.num_forced :], SYMBOLS)}
@@ -224,7 +224,7 @@ def _expected_attentions(run: Seq2SeqRun, options: Seq2SeqExportOptions) -> Answ
 
 
 def _expected_inside(run: Seq2SeqRun, answers: list[Hypothesis]) -> dict[str, Any]:
-    """Returns tokens, predictions and attention of an answer to each of `SHORT_TEXTS`."""
+    """Returns tokens, predictions and attention of one translation of each of `SHORT_TEXTS`."""
     sources = run.source_ids(SHORT_TEXTS)
     targets = [[START, *answer.ids[:-1]] for answer in answers]
     weights = [run.model.attentions(*map(_one_row, pair)) for pair in zip(sources, targets, strict=True)]
@@ -255,10 +255,10 @@ def _one_row(ids: list[int]) -> np.ndarray:
 def attention_all(
     graph: Seq2SeqGraph, text: tf.Tensor, layer: Any = DEFAULT, head: Any = DEFAULT
 ) -> Mapping[str, tf.Tensor]:
-    """The translation of each text, the tokens of both, and each kind of attention, of all layers and heads or of some.
+    """The translation of each text, the tokens of both, and each kind of attention, of all or some layers and heads.
 
     Row t of `decoder` and `cross` is the attention that predicts `target_tokens[t]`; the decoder attends to
-    `decoder_tokens`, which begin with the start.
+    `decoder_tokens`, which begin with the start token.
     """
     source = graph.read(text)
     return graph.inside(source, graph.compute(source)["ids"], layer, head)
@@ -269,9 +269,9 @@ def _attends_to_several(model: Any, options: Seq2SeqExportOptions) -> bool:
 
 
 def _expected_attentions_of_nbest(run: Seq2SeqRun, options: Seq2SeqExportOptions) -> Answers:
-    known = _nbest_hypotheses(run, options, SHORT_TEXTS, options.nbest or 1)
-    numbers = [place % len(answers) for place, answers in enumerate(known)]
-    answers = [answers[number] for answers, number in zip(known, numbers, strict=True)]
+    rows = _nbest_hypotheses(run, options, SHORT_TEXTS, options.nbest or 1)
+    numbers = [index % len(answers) for index, answers in enumerate(rows)]
+    answers = [answers[number] for answers, number in zip(rows, numbers, strict=True)]
     return {"text": SHORT_TEXTS, "hypothesis": numbers}, _expected_inside(run, answers)
 
 
@@ -285,7 +285,7 @@ def _expected_attentions_of_nbest(run: Seq2SeqRun, options: Seq2SeqExportOptions
 def attention_nbest(
     graph: Seq2SeqGraph, text: tf.Tensor, hypothesis: tf.Tensor, layer: Any = DEFAULT, head: Any = DEFAULT
 ) -> Mapping[str, tf.Tensor]:
-    """What `attention_all` says, of one of the answers of `nbest` to each text: `hypothesis`, counted from 0."""
+    """The outputs of `attention_all` for one of the translations of `nbest`: `hypothesis`, counted from 0."""
     source = graph.read(text)
     ids = graph.hypotheses(source)["ids"]
     numbers = one_for_each_text("hypothesis", hypothesis, tf.shape(ids)[0], tf.shape(ids)[1])

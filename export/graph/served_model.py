@@ -1,4 +1,4 @@
-"""What a SavedModel of ours consists of: variables, tokenizers and signatures."""
+"""The object that is saved as a SavedModel: variables, tokenizers and signatures."""
 
 import contextlib
 import inspect
@@ -27,15 +27,15 @@ _GRAPHS: dict[str, Callable[..., ModelGraph]] = {
 
 
 def model_graph(run: Run, options: ExportOptions) -> ModelGraph:
-    """Returns what the signatures of a run are made of; raises InputError if an option does not suit the model."""
+    """Returns the `ModelGraph` of a run; raises InputError if the model does not support an option."""
     return _GRAPHS[run.spec.task](run, options)
 
 
 class ServedModel(tf.Module):
     """The object that is saved; `functions` are its signatures by name.
 
-    It holds `tf.Variable`s and not the Keras model: an object graph with Keras objects in it loads in Python and fails
-    in the stock server. So the functions are closures.
+    It contains `tf.Variable`s instead of the Keras model, because the stock server cannot load object graphs with Keras
+    objects. The functions are therefore closures.
     """
 
     def __init__(
@@ -48,10 +48,10 @@ class ServedModel(tf.Module):
 
 @contextlib.contextmanager
 def optimized_once() -> Iterator[None]:
-    """Keeps calls of functions that are traced meanwhile from optimising these functions each by itself.
+    """Disables the separate optimization of functions that signatures call, for functions traced in the context.
 
-    What loads a SavedModel optimises a signature with all the functions that it calls anyway; doing both takes twice as
-    long until the first answer.
+    A loaded SavedModel optimizes each signature together with all functions that it calls; doing both doubles the time
+    until the first response.
     """
     options = tf.config.optimizer.get_experimental_options()
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
@@ -72,19 +72,19 @@ def signature_function(
 
     answer: Callable[..., Any] = read_weights_and_answer
     if signature.batchable and graph.options.dynamic_batching:
-        # A beam has several rows for each text, and XLA has compiled no larger sizes.
+        # A beam has several rows per text, and XLA has no code for larger sizes.
         texts = 0 if signature.compiled else LARGE_BATCH_SIZE // getattr(graph.options, "beam_size", 1)
         answer = batched(answer, graph.options.num_batch_threads, max(texts, MAX_BATCH_SIZE))
 
     def prepare_and_answer(*inputs: tf.Tensor) -> Any:
         report(f"tracing the signature {signature.name}")
-        # Outside of the batch, as requests that share one fail together.
+        # Outside of the batch, because requests that share a batch fail together.
         arguments = signature.prepare(*inputs)
         if signature.batchable and len(arguments) > 1:
             arguments = _of_equal_sizes(list(signature.inputs), arguments)
         return answer(*arguments)
 
-    # Parameters of its own, as what may be left out of a request is the default of a parameter.
+    # An explicit signature, because defaults of parameters become the defaults of inputs.
     prepare_and_answer.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [_parameter(name, spec, signature.defaults) for name, spec in signature.inputs.items()]
     )
@@ -97,7 +97,7 @@ def _parameter(name: str, spec: tf.TensorSpec, defaults: Mapping[str, Any]) -> i
 
 
 def _of_equal_sizes(names: Sequence[str], arguments: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
-    """Returns batches as they are; the graph refuses those of different sizes, as a model might repeat the shorter."""
+    """Returns batches unchanged; the graph checks that their sizes are equal, because a model might broadcast them."""
     sizes = tf.stack([tf.shape(argument)[0] for argument in arguments])
     message = f"{' and '.join(names)} must have equal numbers of texts. Received:"
     check = tf.debugging.Assert(tf.reduce_all(sizes == sizes[0]), [message, sizes], summarize=len(arguments))

@@ -1,16 +1,16 @@
-"""Signatures of exported models, each declared once: its function, inputs, warm-up requests and what a check expects.
+"""Signatures of exported models: each is declared once, with function, inputs, warm-up requests and expected outputs.
 
-A new signature is one decorated function, here or in a module of yours that `--import` names:
+A new signature is one decorated function, in this package or in your own module for `--import`:
 
     from export.graph.signatures import register_signature
 
     @register_signature("seq2seq", "count")
     def count(graph, text):
-        return {"symbols": tf.math.count_nonzero(graph.read(text), axis=1)}
+        return {"tokens": tf.math.count_nonzero(graph.read(text), axis=1)}
 
-Its parameters after the first are the inputs; those with a default may be left out of a request. A default that is one
-row, [1], lets requests of one text leave them out of servers with `--enable_batching`, too. Warm-up requests and the
-check are derived from them.
+Its parameters after the first are the inputs; those with a default are optional in requests. On servers with
+`--enable_batching`, an input is optional only if its default is one row, [1], and the request has one text. Warm-up
+requests and the check are derived from the inputs.
 """
 
 import inspect
@@ -35,13 +35,13 @@ CLASSIFY = "tensorflow/serving/classify"
 """The API of signatures that take `tf.Example`s and return `classes` and `scores`."""
 
 TEXTS = ["A man rides a horse.", "", "14 July 1789", "17+25=", "naïve café ß Ω 漢字 😀", "x" * 300, "the old man"]
-"""What a check asks."""
-# Attention has a number for each pair of symbols.
+"""The inputs of a check."""
+# Attention weights are quadratic in the length of a text.
 SHORT_TEXTS = [text for text in TEXTS if len(text) < 100]
 
 Function = Callable[..., Mapping[str, tf.Tensor]]
 Answers = tuple[Mapping[str, Any], Mapping[str, Any]]
-"""Inputs of a signature and the outputs that are expected, as nested lists."""
+"""Inputs of a signature and the expected outputs, as nested lists."""
 
 
 def attends(model: Any, options: ExportOptions) -> bool:
@@ -56,20 +56,20 @@ class Signature:
     Attributes:
         task: The task of its models.
         name: Its name.
-        function: Function of a `ModelGraph` and of the inputs that returns a dict of tensors with the batch first.
+        function: Function of a `ModelGraph` and of the inputs that returns a dict of tensors with the batch axis first.
         inputs: The inputs by name.
-        defaults: The values of inputs that a request may leave out, which are the last ones.
-        batchable: Whether the sizes of its results do not depend on the texts, so that requests can share a batch.
+        defaults: The values of optional inputs, which are the last ones.
+        batchable: Whether the sizes of its results are independent of the texts, so that requests can share a batch.
             All arguments of the function are then batches of the same size.
-        prepare: Function of the inputs that returns the other arguments of `function`, and refuses what is wrong before
-            requests share a batch by `--dynamic_batching`. Default: the inputs are the arguments.
-        available: Function of a model and the options of its export that tells whether it has this signature.
+        prepare: Function of the inputs that returns the arguments of `function` after the graph. It rejects invalid
+            inputs before `--dynamic_batching` combines requests. Default: the inputs are the arguments.
+        available: Function of a model and the options of its export; returns whether the model has this signature.
         api: `PREDICT` or `CLASSIFY`.
         compiled: Whether XLA compiles it.
-        alone: An output that is warmed up by itself, too: for many all that they ask for.
-        warm_up: Function of a `ModelGraph` that returns batches of texts to warm it up with. Default: one short text.
-        expected: Function of a run and the options of its export that returns what a check asks, and the answers of the
-            run. Default: what the graph answers in this process.
+        alone: An output that is warmed up by itself, too, because many clients request only this output.
+        warm_up: Function of a `ModelGraph` that returns batches of texts for warm-up. Default: one short text.
+        expected: Function of a run and the options of its export that returns the inputs of a check and the run's
+            outputs. Default: the outputs of the graph in this process.
     """
 
     task: str
@@ -87,7 +87,7 @@ class Signature:
     expected: Callable[[Any, Any], Answers] | None = None
 
     def example(self, texts: list[str]) -> dict[str, Any]:
-        """Returns inputs: all texts are these, all numbers are 1; what may be left out is."""
+        """Returns inputs in which all strings are `texts` and all numbers are 1, without optional inputs."""
         return {
             name: texts if spec.dtype == tf.string else 1 if spec.shape.rank == 0 else [1] * len(texts)
             for name, spec in self.inputs.items()
@@ -106,7 +106,7 @@ def register_signature(
     Args:
         task: `"seq2seq"`, `"classifier"`, `"language_model"` or `"sentence_encoder"`.
         name: The signature's name.
-        inputs: Those inputs that are not batches of texts, string [B].
+        inputs: The inputs that are not batches of texts, string [B].
         **declaration: Further attributes of `Signature`.
 
     Raises:
@@ -127,7 +127,7 @@ def register_signature(
 
 
 def register_default(task: str, expected: Callable[[Any, Any], Answers], alone: str | None = None) -> None:
-    """Adds the default signature of a task, which is `ModelGraph.answer`, and the same compiled by XLA."""
+    """Adds the default signature of a task, `ModelGraph.answer`, and the same compiled by XLA."""
     shared: dict[str, Any] = {"batchable": True, "alone": alone, "expected": expected}
     register_signature(task, DEFAULT, **shared)(lambda graph, text: graph.answer(text))
     register_signature(
@@ -141,15 +141,15 @@ def register_default(task: str, expected: Callable[[Any, Any], Answers], alone: 
 
 
 def signatures_of(run: Run, options: ExportOptions) -> list[Signature]:
-    """Returns the signatures that a run is exported with, with these options; raises `InputError` for unknown names."""
+    """Returns the signatures with which a run is exported; raises `InputError` for unknown names in the options."""
     of_task = [signature for signature in _SIGNATURES.values() if signature.task == run.spec.task]
     available = [signature for signature in of_task if signature.available(run.model, options)]
-    # The default is what all clients count on, and XLA's has an option of its own.
+    # All clients rely on the default signature, and XLA's has its own option.
     return _selected(available, options.signatures)
 
 
 def warmed_up(signatures: list[Signature], options: ExportOptions) -> list[Signature]:
-    """Returns those signatures of an export that servers warm up; raises `InputError` for unknown names."""
+    """Returns the signatures of an export that servers warm up; raises `InputError` for unknown names."""
     return _selected(signatures, options.warmup)
 
 
@@ -157,18 +157,18 @@ def _selected(signatures: list[Signature], selection: str) -> list[Signature]:
     """Returns the default signature, XLA's and those that an option selects."""
     if selection == "all":
         return signatures
-    known = [signature.name for signature in signatures]
+    names = [signature.name for signature in signatures]
     selected = [] if selection == "none" else [name.strip() for name in selection.split(",")]
     for name in selected:
-        if name not in known:
-            raise unknown_name("signature", name, known)
+        if name not in names:
+            raise unknown_name("signature", name, names)
     return [signature for signature in signatures if signature.name in (DEFAULT, XLA, *selected)]
 
 
 def stacked(arrays: Iterable[Any], fill: Any) -> list[Any]:
-    """Returns arrays of one rank as one, each padded at the end with `fill`, as nested lists."""
+    """Returns arrays of equal rank stacked and padded at the end with `fill`, as nested lists."""
     arrays = [np.asarray(array, object if fill == "" else None) for array in arrays]
-    whole = np.full((len(arrays), *np.max([array.shape for array in arrays], axis=0)), fill, arrays[0].dtype)
-    for place, array in zip(whole, arrays, strict=True):
-        place[tuple(map(slice, array.shape))] = array
-    return list(whole.tolist())
+    result = np.full((len(arrays), *np.max([array.shape for array in arrays], axis=0)), fill, arrays[0].dtype)
+    for row, array in zip(result, arrays, strict=True):
+        row[tuple(map(slice, array.shape))] = array
+    return list(result.tolist())

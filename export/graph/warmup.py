@@ -1,4 +1,4 @@
-"""Requests that a server replays before a new version answers."""
+"""Requests that a server replays before it serves a new version."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -14,15 +14,15 @@ from export.graph.signatures import CLASSIFY, Signature
 
 
 def write_warmup(folder: Path, model_name: str, graph: ModelGraph, signatures: Iterable[Signature]) -> None:
-    """Writes requests to signatures of a SavedModel: for all outputs, and where one is declared `alone` for that one.
+    """Writes requests to signatures of a SavedModel: for all outputs, and for the output declared `alone`, if any.
 
-    A set of outputs that was not asked for before costs about as much as the first request of all: the server has to
-    prepare the graph for it. These are the sets that `export.client` asks for; others would make a version start later
-    for answers that few want. Code that XLA compiled for one set serves the others, so the size of their batches does
-    not matter. Nor does the model's name: the stock server does not look at it.
+    The first request for a new set of outputs is about as slow as the very first request, because the server has to
+    prepare the graph for it. These are the sets that `export.client` requests; more sets would delay the start for
+    outputs that few clients request. Code that XLA compiled for one set is used for the others, so the size of their
+    batches does not matter. The model's name does not matter either, because the stock server ignores it.
 
-    Inputs that may be left out are sent with their default values. Where that is not one row, the signature is not
-    replayed: servers with `--enable_batching`, which refuse inputs that are not one for each text, would not start.
+    Optional inputs are sent with their default values. A signature with a default that is not one row is skipped: it
+    would prevent servers with `--enable_batching` from starting, because they require one row of inputs per text.
     """
     saved = saved_model_pb2.SavedModel.FromString((folder / "saved_model.pb").read_bytes()).meta_graphs[0].signature_def
     path = folder / "assets.extra" / "tf_serving_warmup_requests"

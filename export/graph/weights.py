@@ -1,4 +1,4 @@
-"""How the weights of an exported model are stored, and how its graph reads them."""
+"""Stores the weights of an exported model, and lets its graph read them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,12 +12,12 @@ from zoo.stored_weights import is_large_matrix, restored, rounded
 
 
 def store_weights(model: keras.Model, kind: str = "float32") -> tuple[list[tf.Variable], Callable[[], Any]]:
-    """Returns the variables that hold a model's weights, and what makes a context in which the model reads them.
+    """Returns variables with a model's weights, and a function that returns a context in which the model reads them.
 
-    Large matrices are stored in their own type, `"bfloat16"` or `"int8"`, in half of the space or in a quarter of it
-    (see `zoo.stored_weights`); the graph makes float32 of them once in each call. In `"float32"`, what steps of
-    decoding need of the weights is stored besides: the matrix of an embedding that also gives the logits, transposed,
-    and the maps of self-attention to queries, keys and values side by side.
+    With `"bfloat16"` or `"int8"`, large matrices are stored in that type, in half or a quarter of the space (see
+    `zoo.stored_weights`); the graph converts them to float32 once per call. With `"float32"`, tensors for decoding
+    steps that are computed from the weights are stored, too: the transposed matrix of an embedding that also computes
+    the logits, and the concatenated query, key and value projections of self-attention.
     """
     if kind == "float32":
         layers = layers_of_steps(model)

@@ -1,4 +1,4 @@
-"""Graphs of a few fixed sizes, which XLA compiles: `export.saved_model … --xla`."""
+"""Graphs of a few fixed sizes for XLA: `export.saved_model … --xla`."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -13,9 +13,9 @@ LENGTHS = (16, 32, 64)
 
 
 class Buckets:
-    """The numbers of texts and of symbols that have compiled code: XLA compiles anew for every other size.
+    """The batch sizes and lengths to which inputs are padded, because XLA compiles code for every new size.
 
-    `max_length` is the largest number of symbols of a text, `max_batch_size` that of texts; `None` for any.
+    `max_length` is the maximum number of tokens of a text, `max_batch_size` that of texts; `None` means no limit.
     """
 
     def __init__(self, max_length: int, max_batch_size: int | None = None):
@@ -23,7 +23,7 @@ class Buckets:
         self.lengths = sorted({min(length, max_length) for length in LENGTHS})
 
     def warm_up(self, read: Callable[[list[str]], tf.Tensor]) -> Iterator[list[str]]:
-        """Yields a batch of texts for each bucket; `read` is the function of texts that returns their ids [B, S]."""
+        """Yields a batch of texts for each bucket; `read` is a function of texts that returns their ids [B, S]."""
         texts: list[str] = []
         shorter = 0
         for length in self.lengths:
@@ -34,14 +34,15 @@ class Buckets:
             yield [text] * batch_size
 
     def compiled(self, function: Callable[..., Any], otherwise: Callable[..., Any]) -> Callable[..., Any]:
-        """Returns a function of ids [B, S], S ≥ 1, that pads them to the smallest bucket that holds them.
+        """Returns a function of ids [B, S], S ≥ 1, that pads them to the smallest bucket that fits.
 
-        What no bucket holds is answered by `otherwise`, without XLA; its results may be padded to another length. Both
-        functions return nested tensors with the batch first; no tensor of the compiled one changes its size in a loop.
+        Ids that fit no bucket are processed by `otherwise`, without XLA; its results may be padded to another length.
+        Both functions return nested tensors with the batch axis first. Tensors in loops of the compiled function must
+        not change their size.
         """
 
         def compiled_and_padded(ids: tf.Tensor) -> Any:
-            # Made anew for each graph, because it holds tensors of the graph that it is first called in.
+            # Created for each graph, because it captures tensors of the graph in which it is first called.
             ids_of_any_size = tf.TensorSpec([None, None], tf.int32)
             compiled = tf.function(function, input_signature=[ids_of_any_size], jit_compile=True, autograph=False)
             batch_size, length = tf.unstack(tf.shape(ids))
@@ -58,5 +59,5 @@ class Buckets:
 
 
 def _smallest(sizes: list[int], needed: tf.Tensor) -> tf.Tensor:
-    """Returns the smallest of some sorted sizes that is at least as large as needed."""
+    """Returns the smallest of the sorted sizes that is at least `needed`."""
     return tf.gather(sizes, tf.searchsorted(sizes, needed[None])[0])

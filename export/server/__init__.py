@@ -1,9 +1,9 @@
-"""A stand-in for `tensorflow_model_server` on the official interfaces, walled off from the rest of the project.
+"""A replacement for `tensorflow_model_server` with the official interfaces, independent of the rest of the project.
 
-`export.serve` is its command and uses the names below; of the project the server itself uses only `export.wire`.
-Data flows one way. An arrow reads "is used by":
+`export.serve` is its command and uses the names below. Of this project, the server imports only `export.wire`.
+Dependencies have one direction. An arrow means "is used by":
 
-    settings, config_files, logs, metrics → all that follow
+    settings, config_files, logs, metrics → all others
     batching → models.saved_model → models.loader
     models.versions → models.manager → models.core → api.services → api.grpc_server, api.rest_server → model_server
     inference (message in, message out, on a loaded model) → models.loader, api.services

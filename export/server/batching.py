@@ -1,7 +1,7 @@
-"""Requests of several callers run together, under the stock server's batching parameters.
+"""Batches requests of several clients, with the stock server's batching parameters.
 
-Requests for the same outputs of the same model wait in one queue. A worker takes a batch from it when that is full or
-its first request has waited long enough, joins the inputs along axis 0, runs the graph once and splits the outputs.
+Requests for the same outputs of the same model share a queue. A worker takes a batch when it is full or when its first
+request has waited for the timeout. It joins the inputs along axis 0, runs the graph once and splits the outputs.
 """
 
 import os
@@ -27,18 +27,18 @@ Run = Callable[[Feeds, RequestContext], list[np.ndarray]]
 class BatchingParameters:
     """The stock server's `BatchingParameters`, with its defaults."""
 
-    max_batch_size: int = 1000  # rows, of a request too
+    max_batch_size: int = 1000  # rows of a batch or a request
     timeout_seconds: float = 0.0  # how long the first request of a batch waits for others
-    max_enqueued_batches: int = 10  # requests beyond them are refused
+    max_enqueued_batches: int = 10  # further requests are rejected
     num_batch_threads: int = os.cpu_count() or 1  # batches that run at the same time
     thread_pool_name: str = "model_server_batch_threads"  # for the metrics
-    allowed_batch_sizes: tuple[int, ...] = ()  # batches are padded to the next of these
-    pad_variable_length_inputs: bool = False  # to the largest inner shape
-    execution_batch_size: int = 1000  # rows that run at once; larger requests are cut into parts
+    allowed_batch_sizes: tuple[int, ...] = ()  # batches are padded to the next of these sizes
+    pad_variable_length_inputs: bool = False  # whether to pad to the largest inner shape
+    execution_batch_size: int = 1000  # rows of a batch; larger requests are split
 
     @classmethod
     def from_message(cls, message: Any) -> "BatchingParameters":
-        """Reads the protocol buffer; raises ServingError if the parameters contradict each other."""
+        """Reads the protocol buffer; raises ServingError if the parameters are inconsistent."""
         values = {item.name: getattr(value, "value", value) for item, value in message.ListFields()}
         sizes = values["allowed_batch_sizes"] = tuple(values.get("allowed_batch_sizes", ()))
         values["timeout_seconds"] = values.pop("batch_timeout_micros", 0) / 1e6
@@ -64,7 +64,7 @@ class BatchingParameters:
 
 @dataclass(eq=False)
 class _Task:
-    """One request, or a part of one that is too large for a batch."""
+    """A request, or a part of a request that is too large for a batch."""
 
     feeds: Feeds
     rows: int
@@ -73,7 +73,7 @@ class _Task:
     outputs: "Future[list[np.ndarray]]" = field(default_factory=Future)
 
     def is_awaited(self) -> bool:
-        """Tells whether the task is worth computing; where the caller has given up it is answered here."""
+        """Returns whether the client still waits for the task; if not, sets the task's error."""
         try:
             self.context.check()
         except RequestError as error:
@@ -84,12 +84,12 @@ class _Task:
     def wait(self) -> list[np.ndarray]:
         try:
             return self.outputs.result(self.context.remaining())
-        except TimeoutError:  # The worker will notice, too, and not compute it.
+        except TimeoutError:  # The worker will notice, too, and skip the task.
             raise deadline_exceeded() from None
 
 
 class _Queue:
-    """What waits for one model and choice of outputs, in batches of which only the last one still grows."""
+    """The waiting batches for one model and set of outputs; tasks are added to the last batch only."""
 
     def __init__(self, run: Run, parameters: BatchingParameters):
         self.run = run
@@ -97,7 +97,7 @@ class _Queue:
         self.batches: deque[list[_Task]] = deque([[]])
 
     def due(self) -> float:
-        """Returns when the first batch should run."""
+        """Returns the time at which the first batch should run."""
         if len(self.batches) > 1 or _sum_rows(self.batches[0]) >= self.parameters.execution_batch_size:
             return 0.0
         return self.batches[0][0].enqueued + self.parameters.timeout_seconds
@@ -116,25 +116,25 @@ class _Queue:
 
 
 class Batcher:
-    """The threads that run batches, shared by all models; `on_wait` is told the seconds that each request waited."""
+    """The threads that run batches, shared by all models; `on_wait` is called with the waiting time of each request."""
 
     def __init__(self, parameters: BatchingParameters, on_wait: Callable[[float], None] = lambda seconds: None):
         self._parameters = parameters
         self._on_wait = on_wait
         self._changed = threading.Condition()
-        self._queues: dict[Hashable, _Queue] = {}  # only those in which something waits
+        self._queues: dict[Hashable, _Queue] = {}  # only those that are not empty
         self._stopped = False
         for number in range(parameters.num_batch_threads):
             threading.Thread(target=self._work, name=f"batch-{number}", daemon=True).start()
 
     def run(self, key: Hashable, run: Run, feeds: Feeds, context: RequestContext) -> list[np.ndarray]:
-        """Answers one request, together with others of the same key: model, inputs and outputs.
+        """Runs a request, batched with others of the same key: model, inputs and outputs.
 
-        Inputs and outputs are each [rows, …]; `run` runs the graph on joined inputs.
+        All inputs and outputs are [rows, …]; `run` runs the graph on joined inputs.
 
         Raises:
-            RequestError: There are too many rows or the inputs differ in their number, the queue is full, the deadline
-                has passed, or what the graph raised.
+            RequestError: There are too many rows or the inputs differ in their number of rows, the queue is full, the
+                deadline has passed, or the graph failed.
         """
         rows, size, largest = _count_rows(feeds), self._parameters.execution_batch_size, self._parameters.max_batch_size
         if rows > largest:
@@ -166,7 +166,7 @@ class Batcher:
             _answer(queue, batch)
 
     def _take(self) -> tuple[_Queue, list[_Task]] | None:
-        """Waits for a batch that is due; returns `None` when there will be no more."""
+        """Waits for a batch that is due; returns `None` when the batcher has stopped."""
         with self._changed:
             while True:
                 key = min(self._queues, key=lambda key: self._queues[key].due(), default=None)
@@ -177,7 +177,7 @@ class Batcher:
                     queue = self._queues.pop(key)
                     batch = queue.batches.popleft()
                     if queue.batches:
-                        self._queues[key] = queue  # at the end: the other models' turn comes first
+                        self._queues[key] = queue  # at the end, after the queues of other models
                     return queue, batch
                 self._changed.wait(wait)
 
@@ -238,7 +238,7 @@ def _count_rows(feeds: Feeds) -> int:
 
 
 def join_rows(name: str, arrays: Sequence[np.ndarray], rows: int, pad_inner: bool) -> np.ndarray:
-    """Joins one input of several requests to `rows` rows; a real row fills what is missing, as that is surely valid."""
+    """Joins one input of several requests and pads it to `rows` rows by repeating a row, which is a valid input."""
     shapes = {array.shape[1:] for array in arrays}
     if len(shapes) > 1:
         if not pad_inner:

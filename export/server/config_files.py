@@ -1,7 +1,7 @@
-"""The stock server's configuration files: protocol buffers in text form.
+"""The stock server's configuration files: protocol buffers in text format.
 
-The official packages carry the messages for lists of models and sessions, but not those for TLS, monitoring and
-batching. Their fields are few, so they are declared here.
+The official packages contain the messages for model lists and sessions, but not those for TLS, monitoring and batching.
+The latter have few fields and are declared here.
 """
 
 from functools import cache
@@ -23,7 +23,7 @@ _DECLARED = {
     "monitoring_config_file": "MonitoringConfig",
     "batching_parameters_file": "BatchingParameters",
 }
-# Field names and types; a star means a repeated field. Numbers do not matter in text.
+# Field names and types; a star means a repeated field. The text format does not use field numbers.
 _INT64, _BOOL, _STRING = (f"google.protobuf.{kind}Value" for kind in ("Int64", "Bool", "String"))
 _MESSAGES = {
     "SSLConfig": "server_key:string server_cert:string custom_ca:string client_verify:bool",
@@ -50,7 +50,7 @@ def _field(number: int, declaration: str) -> descriptor_pb2.FieldDescriptorProto
 
 @cache
 def message_class(name: str) -> Any:
-    """Returns the class of one of the messages, in a pool of their own, where they cannot clash with official ones."""
+    """Returns the class of a message, from a separate pool, where names cannot conflict with official messages."""
     file = descriptor_pb2.FileDescriptorProto(name="config_files.proto", package="tensorflow.serving", syntax="proto3")
     file.dependency.append("google/protobuf/wrappers.proto")
     for message, fields in _MESSAGES.items():
@@ -63,10 +63,10 @@ def message_class(name: str) -> Any:
 
 
 def read_config(flag: str, path: str) -> Any:
-    """Reads the file that a flag such as `"model_config_file"` names, which decides what message it holds.
+    """Reads the file of a flag such as `"model_config_file"`, which determines the type of the message.
 
     Raises:
-        ServingError: The file cannot be read or is no such configuration.
+        ServingError: The file cannot be read or is not such a message.
     """
     message = (_OFFICIAL.get(flag) or message_class(_DECLARED[flag]))()
     try:

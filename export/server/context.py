@@ -1,4 +1,4 @@
-"""What the server knows of a request beside its message: how it came in, its deadline, and whether anyone waits."""
+"""The context of a request: its API, its deadline, and whether the client is still connected."""
 
 import time
 from collections.abc import Callable
@@ -13,19 +13,19 @@ GRPC, REST = "GRPC", "REST"
 
 @dataclass
 class RequestContext:
-    """The circumstances of one request."""
+    """The context of one request."""
 
     entrypoint: str = ""  # `GRPC` or `REST`; empty for the server's own requests, such as warm-up
-    deadline: float | None = None  # when the answer is of no more use, by `time.monotonic`; `None` means never
-    is_cancelled: Callable[[], bool] = lambda: False  # tells whether the caller has hung up
-    runtime: float = 0.0  # seconds that the graph took, added up by whoever runs it
+    deadline: float | None = None  # by `time.monotonic`; `None` means no deadline
+    is_cancelled: Callable[[], bool] = lambda: False  # returns whether the client has disconnected
+    runtime: float = 0.0  # total seconds of running the graph
 
     def remaining(self) -> float | None:
-        """Returns the seconds that are left, at least 0; `None` without a deadline."""
+        """Returns the remaining seconds, at least 0; `None` without a deadline."""
         return None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
 
     def check(self) -> None:
-        """Raises DEADLINE_EXCEEDED or CANCELLED if nobody waits for the answer any longer."""
+        """Raises DEADLINE_EXCEEDED or CANCELLED if the client no longer waits for the response."""
         if self.remaining() == 0.0:
             raise deadline_exceeded()
         if self.is_cancelled():

@@ -1,4 +1,4 @@
-"""How serving fails: requests with a gRPC status code, everything else with one line for whoever runs the server."""
+"""The errors of the server: those of requests have a gRPC status code, all others a line for the operator."""
 
 import functools
 
@@ -10,11 +10,11 @@ _CODES = {code.value[0]: code for code in StatusCode}
 
 
 class ServingError(ValueError):
-    """A flag, a file or a model is wrong, and whoever runs the server can mend it."""
+    """A flag, a file or a model is invalid; the operator of the server can fix it."""
 
 
 class RequestError(Exception):
-    """A request that cannot be answered; has the status code that the stock server would give, and what is wrong."""
+    """A request failed; contains the stock server's status code for it and a message."""
 
     def __init__(self, code: StatusCode, message: str):
         encoded = message.encode(errors="replace")
@@ -36,10 +36,10 @@ def deadline_exceeded() -> RequestError:
 
 
 def internal() -> RequestError:
-    """Returns the error for a request that failed for reasons that are not its own."""
+    """Returns the error for a request that failed because of a fault of the server."""
     return RequestError(StatusCode.INTERNAL, "Internal error; the server's log has the details.")
 
 
 def from_number(number: int, message: str) -> RequestError:
-    """Returns the error for a canonical status number, as TensorFlow's errors carry it."""
+    """Returns the error for a canonical status number, such as that of TensorFlow's errors."""
     return RequestError(_CODES.get(number, StatusCode.UNKNOWN), message)

@@ -1,6 +1,6 @@
 """Structured logs: one JSON object per line and event on standard error.
 
-What users wrote is never in them unless `--log_contents` asks for it.
+They contain users' texts only with `--log_contents`.
 """
 
 import json
@@ -12,7 +12,7 @@ from typing import Any
 
 _LOGGER = logging.getLogger("export.server")
 _REQUESTS = _LOGGER.getChild("requests")
-_REQUESTS.setLevel(logging.INFO)  # flags of their own ask for them, whatever the level of all else
+_REQUESTS.setLevel(logging.INFO)  # independent of `--log_level`, because they have separate flags
 
 
 class _JsonFormatter(logging.Formatter):
@@ -28,7 +28,7 @@ class _JsonFormatter(logging.Formatter):
 
 
 def write_to_stderr(level: str) -> None:
-    """Sends events of `level` (such as `"info"`) and above to standard error, and warnings of libraries with them."""
+    """Logs events of `level` (such as `"info"`) and above, and warnings of libraries, to standard error."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonFormatter())
     for logger in (_LOGGER, logging.getLogger()):
@@ -39,21 +39,21 @@ def write_to_stderr(level: str) -> None:
 
 
 def info(event: str, **fields: Any) -> None:
-    """Logs an event that is in order."""
+    """Logs a normal event."""
     _LOGGER.info(event, extra={"fields": fields})
 
 
 def error(event: str, exception: BaseException | None = None, **fields: Any) -> None:
-    """Logs an event that somebody should look at, with the exception where its traceback tells more."""
+    """Logs an event that needs attention, with the traceback of an exception, if any."""
     _LOGGER.error(event, exc_info=exception, extra={"fields": fields})
 
 
 def request(**fields: Any) -> None:
-    """Logs one request, whatever the level."""
+    """Logs one request, regardless of the level."""
     _REQUESTS.info("request", extra={"fields": fields})
 
 
 def request_broke(exception: Exception) -> None:
-    """Logs where a request failed for reasons that are not its own, without the message, which may quote it."""
+    """Logs where an unexpected exception was raised, without its message, which may quote the request."""
     frames = traceback.format_tb(exception.__traceback__)
     error("request_broke", kind=type(exception).__name__, where=frames[-1].strip())

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, disable_cre
 from export.server.errors import RequestError
 
 DEFAULT_PATH = "/monitoring/prometheus/metrics"
-UNKNOWN_MODEL = "unknown"  # names that nobody serves would fill the memory one by one
+UNKNOWN_MODEL = "unknown"  # one label for all unknown names, which would otherwise use unlimited memory
 
 _MICROSECONDS = 1e6
 _LATENCIES = [10 * 1.8**power for power in range(33)]
@@ -21,7 +21,7 @@ disable_created_metrics()  # type: ignore[no-untyped-call]  # the stock server h
 
 
 class Metrics:
-    """What a server counts; each server has its own."""
+    """The metrics of one server."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
@@ -38,13 +38,13 @@ class Metrics:
         self._queuing = self._histogram(name, "Microseconds in a queue.", _WAITS, "thread_pool_name")
 
     def answered(self, model: str, api: str, entrypoint: str, status: StatusCode, seconds: float) -> None:
-        """Counts a request; `api` is such as `"Predict"`, over REST `"predict"`, or empty for status and metadata."""
+        """Counts a request; `api` is, e.g., `"Predict"`, over REST `"predict"`; empty for status and metadata."""
         self._requests.labels(model, status.name).inc()
         if status is StatusCode.OK:
             self._latency.labels(model, api, entrypoint).observe(seconds * _MICROSECONDS)
 
     def ran(self, model: str, api: str, seconds: float) -> None:
-        """Counts the time that the graph took for a request."""
+        """Records the time in which the graph computed a request."""
         self._runtime.labels(model, api, "TF1").observe(seconds * _MICROSECONDS)
 
     def examples(self, model: str, count: int) -> None:
@@ -53,7 +53,7 @@ class Metrics:
         self._example_total.labels(model).inc(count)
 
     def queued(self, pool: str, seconds: float) -> None:
-        """Counts the time that a request has waited for its batch."""
+        """Records the time for which a request waited for its batch."""
         self._queuing.labels(pool).observe(seconds * _MICROSECONDS)
 
     @contextlib.contextmanager
@@ -70,7 +70,7 @@ class Metrics:
 
     def page(self) -> bytes:
         """Returns the metrics in Prometheus' text format."""
-        # The library ends the name of every counter in `_total`, the stock server only this one's.
+        # The library appends `_total` to the names of all counters; the stock server does not for this one.
         return generate_latest(self._registry).replace(b":request_count_total", b":request_count")
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:

@@ -1,4 +1,4 @@
-"""The server put together: settings in, a running server out."""
+"""The complete server, built from settings."""
 
 import threading
 from collections.abc import Callable
@@ -24,23 +24,22 @@ if TYPE_CHECKING:
 
 
 class ModelServer:
-    """A stand-in for `tensorflow_model_server`: follows its models and serves them over gRPC and, if asked, REST.
+    """A replacement for `tensorflow_model_server`: watches its models and serves them over gRPC and optionally REST.
 
-    The ports are bound on construction, which raises ServingError; `listen` begins to answer, and `start` loads the
-    models.
+    The constructor binds the ports and may raise ServingError; `listen` accepts requests; `start` loads the models.
 
     Attributes:
         core: The models.
-        port: The gRPC port, or `None` if only a UNIX socket is listened on.
+        port: The gRPC port, or `None` if the server listens only on a UNIX socket.
         rest_port: The REST port, or `None`.
     """
 
     def __init__(self, settings: ServerSettings):
         self._settings = settings
         self._config = _read_models(settings)
-        self._refusal = ""  # why the file was last refused
+        self._refusal = ""  # the error of the last configuration file, if it was rejected
         for model in self._config.model_config_list.config:
-            require_versions(Path(model.base_path))  # reported before the seconds that TensorFlow takes to start
+            require_versions(Path(model.base_path))  # before TensorFlow is imported, which takes seconds
         self._metrics = Metrics()
         self._batcher = _new_batcher(settings, self._metrics)
         self.core = ServerCore(self._load, settings.allow_version_labels_for_unavailable_models)
@@ -54,7 +53,7 @@ class ModelServer:
         self._stopped = threading.Event()
 
     def listen(self) -> None:
-        """Starts to answer: that the models are loading, until `start` has loaded them."""
+        """Accepts requests; the response is that the model is loading, until `start` has loaded it."""
         if self._listens:
             return
         self._listens = True
@@ -64,9 +63,9 @@ class ModelServer:
             self._rest.start()
 
     def start(self) -> str:
-        """Loads the models and answers; returns one line that says what is served and where.
+        """Loads the models, serves them and returns one line with their names and addresses.
 
-        Raises ServingError if there is a model of which no version can be loaded.
+        Raises ServingError if no version of a model can be loaded.
         """
         self.listen()
         try:
@@ -81,7 +80,7 @@ class ModelServer:
         return f"serving {self._describe_models()}: {self._describe_addresses()}"
 
     def stop(self, grace: float | None = None) -> None:
-        """Refuses new requests, gives those in progress `grace` seconds, by default those of the settings, and ends."""
+        """Rejects new requests, waits `grace` seconds (default: `drain_seconds`) for those in progress, and stops."""
         grace = self._settings.drain_seconds if grace is None else grace
         self._stopped.set()
         servers = [server for server in (self._grpc, self._rest) if server is not None]
@@ -101,7 +100,7 @@ class ModelServer:
         return load(path, version, self._settings, self._batcher, self._metrics)
 
     def _poll_every(self, seconds: float, poll: Callable[[], None]) -> None:
-        """Calls `poll` again and again from a thread of its own; a failure is logged and does not end it."""
+        """Calls `poll` periodically in a separate thread; logs exceptions and continues."""
 
         def run() -> None:
             while not self._stopped.wait(seconds):
@@ -116,7 +115,7 @@ class ModelServer:
     def _poll_config(self) -> None:
         try:
             config = _read_models(self._settings)
-            # What is refused now may do later: a label waits for its version.
+            # A rejected configuration may become valid later, for example when the version of a label is loaded.
             if config != self._config or self._refusal:
                 self._config = config
                 self.core.reload(config)

@@ -1,4 +1,4 @@
-"""The flags of `tensorflow_model_server` as settings: one field, one flag."""
+"""The flags of `tensorflow_model_server` as settings, one field per flag."""
 
 import os
 import re
@@ -9,8 +9,8 @@ from typing import Any
 
 from export.server.errors import ServingError
 
-# Flags of the stock server that change nothing here: other runtimes and devices, its threads, caches and profiler, and
-# variants of loading and answering that its defaults do without.
+# Flags of the stock server that are ignored here: other runtimes and devices, its threads, caches and profiler, and
+# variants of loading and serving that are off by default.
 WITHOUT_EFFECT = frozenset(
     """enable_per_model_batching_parameters enable_profiler enable_serialization_as_tensor_content
     enable_signature_method_name_check experimental_cc_shared_lib flush_filesystem_caches load_retry_interval_micros
@@ -20,7 +20,7 @@ WITHOUT_EFFECT = frozenset(
     server_shutdown_timeout_in_ms skip_initialize_tpu thread_pool_factory_config_file total_model_memory_limit_bytes
     use_alts_credentials""".split()
 )
-_LARGEST = 2**31 - 1  # of an int32, as which the stock server reads most numbers
+_LARGEST = 2**31 - 1  # of int32, the type of most numbers in the stock server
 _THREADS = 10_000
 _CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -45,7 +45,7 @@ def _flag(
     parse: Callable[[str], Any] | None = None,
     own: bool = False,
 ) -> Any:
-    """Declares a flag; `within` bounds numbers, and `own` marks what the stock server does not have."""
+    """Declares a flag; `within` is the range of a number, and `own` marks flags that the stock server lacks."""
     parse = parse or (_bool if isinstance(default, bool) else type(default))
     text = f"{text} (not a flag of the stock server)" if own else text
     return field(default=default, metadata={"help": text, "parse": parse, "within": within, "own": own})
@@ -53,84 +53,86 @@ def _flag(
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """What a server was asked to do; names, meaning and defaults are the stock server's unless a comment says so."""
+    """The settings of a server; names, meaning and defaults are the stock server's, except as commented."""
 
-    # Which models
-    model_name: str = _flag("default", "the name that requests give; ignored with --model_config_file")
-    model_base_path: str = _flag("", "the directory that holds the numbered versions")
-    model_config_file: str = _flag("", "a ModelServerConfig in text form: several models, version policies, labels")
+    # Models
+    model_name: str = _flag("default", "the model's name in requests; ignored with --model_config_file")
+    model_base_path: str = _flag("", "the directory of the numbered versions")
+    model_config_file: str = _flag("", "a ModelServerConfig in text format: several models, version policies, labels")
     model_config_file_poll_wait_seconds: int = _flag(0, "how often that file is read again; 0 means never")
     file_system_poll_wait_seconds: float = _flag(1.0, "how often to look for versions; 0 means once")
     allow_version_labels_for_unavailable_models: bool = _flag(False, "labels may name versions that are not loaded")
-    enable_model_warmup: bool = _flag(True, "replay the model's recorded requests before it answers")
+    enable_model_warmup: bool = _flag(True, "replay the model's recorded requests before serving it")
 
-    # Where to listen. With the stock server 0 means none; here 0 picks a free port, so that tests and demos can run.
+    # Addresses. Port 0 means no port in the stock server; here it picks a free port, for tests and demos.
     port: int = _flag(8500, "gRPC port; 0 picks a free one, or none beside --grpc_socket_path", parse=_port)
-    grpc_socket_path: str = _flag("", "a UNIX socket to answer gRPC on as well")
+    grpc_socket_path: str = _flag("", "an additional UNIX socket for gRPC")
     rest_api_port: int | None = _flag(None, "REST port; 0 picks a free one", parse=_port)
-    rest_api_num_threads: int = _flag(max(16, 4 * _CORES), "threads that answer REST", (1, _THREADS))
+    rest_api_num_threads: int = _flag(max(16, 4 * _CORES), "threads for REST requests", (1, _THREADS))
     rest_api_timeout_in_ms: int = _flag(
-        30_000, "how long a REST call may take; 0 or less means any time", (-_LARGEST, _LARGEST)
+        30_000, "timeout of a REST request; 0 or less means none", (-_LARGEST, _LARGEST)
     )
     rest_api_enable_cors_support: bool = _flag(False, "send CORS headers")
-    # Threads wait while TensorFlow computes, so more of them than cores keep batching supplied.
-    grpc_max_threads: int = _flag(max(32, 4 * _CORES), "threads that answer gRPC", (1, _THREADS))
+    # More threads than cores, because threads wait while TensorFlow computes, and batches need several requests.
+    grpc_max_threads: int = _flag(max(32, 4 * _CORES), "threads for gRPC requests", (1, _THREADS))
     grpc_channel_arguments: str = _flag("", "options of the gRPC server, as in grpc.max_connection_age_ms=2000,…")
-    ssl_config_file: str = _flag("", "an SSLConfig in text form: gRPC over TLS")
-    enable_grpc_healthcheck_service: bool = _flag(False, "answer grpc.health.v1")
-    monitoring_config_file: str = _flag("", "a MonitoringConfig in text form: metrics on the REST port")
+    ssl_config_file: str = _flag("", "an SSLConfig in text format: gRPC over TLS")
+    enable_grpc_healthcheck_service: bool = _flag(False, "serve grpc.health.v1")
+    monitoring_config_file: str = _flag("", "a MonitoringConfig in text format: metrics on the REST port")
 
-    # How to compute
-    enable_batching: bool = _flag(False, "run requests of several callers together")
-    batching_parameters_file: str = _flag("", "BatchingParameters in text form")
+    # Computation
+    enable_batching: bool = _flag(False, "batch requests of several clients")
+    batching_parameters_file: str = _flag("", "BatchingParameters in text format")
     tensorflow_session_parallelism: int = _flag(
-        0, "threads inside and between ops; 0 means as many as cores", (0, _THREADS)
+        0, "threads inside and between ops; 0 means the number of cores", (0, _THREADS)
     )
     tensorflow_intra_op_parallelism: int = _flag(0, "threads inside an op", (0, _THREADS))
-    tensorflow_inter_op_parallelism: int = _flag(0, "threads between ops; -1 means that of the request", (-1, _THREADS))
-    xla_cpu_compilation_enabled: bool = _flag(False, "let models use XLA; without it they get an error")
-    xla_gpu_compilation_enabled: bool = _flag(False, "the same")
-    tensorflow_session_config_file: str = _flag("", "a ConfigProto in text form to start from")
+    tensorflow_inter_op_parallelism: int = _flag(
+        0, "threads between ops; -1 means the request's thread", (-1, _THREADS)
+    )
+    xla_cpu_compilation_enabled: bool = _flag(False, "allow XLA compilation; without it, signatures that need it fail")
+    xla_gpu_compilation_enabled: bool = _flag(False, "the same as --xla_cpu_compilation_enabled")
+    tensorflow_session_config_file: str = _flag("", "a ConfigProto in text format; other flags override it")
 
     host: str = _flag("0.0.0.0", "the address to listen on", own=True)
     max_queued_requests: int = _flag(
-        1000, "gRPC calls beyond these are refused with RESOURCE_EXHAUSTED", (1, _LARGEST), own=True
+        1000, "maximum of concurrent gRPC calls; others are rejected with RESOURCE_EXHAUSTED", (1, _LARGEST), own=True
     )
-    # Rows of long texts take megabytes each in a model, and Python needs a multiple of what it reads.
-    max_request_rows: int = _flag(256, "rows of a request; more are refused", (1, _LARGEST), own=True)
+    # Long texts need megabytes per row in a model, and Python needs several times the size of a request.
+    max_request_rows: int = _flag(256, "maximum rows of a request; larger ones are rejected", (1, _LARGEST), own=True)
     max_request_bytes: int = _flag(
-        32 << 20, "bytes of a request, received and expanded; more are refused", (1, _LARGEST), own=True
+        32 << 20, "maximum bytes of a request, received or expanded; larger ones are rejected", (1, _LARGEST), own=True
     )
-    drain_seconds: float = _flag(20.0, "how long calls in progress may take after SIGTERM", own=True)
-    log_level: str = _flag("warning", "least severe events to log: debug, info, warning, error", own=True)
+    drain_seconds: float = _flag(20.0, "seconds for calls in progress after SIGTERM", own=True)
+    log_level: str = _flag("warning", "minimum severity of logged events: debug, info, warning, error", own=True)
     log_requests: bool = _flag(False, "log one line for each request, without its contents", own=True)
     log_contents: bool = _flag(False, "log the contents of failing requests, too", own=True)
 
 
 def add_flags(parser: ArgumentParser) -> None:
-    """Adds a flag for each setting, and those without effect, to a parser that leaves out what is not given."""
+    """Adds a flag for each setting, and the ignored flags, to a parser that omits missing flags from its result."""
     for item in fields(ServerSettings):
         parse, text = item.metadata["parse"], item.metadata["help"].replace("%", "%%")
         text = text if item.default in ("", None) else f"{text} (default: {item.default})"
         optional: dict[str, Any] = {"nargs": "?", "const": True} if parse is _bool else {}
         parser.add_argument(f"--{item.name}", type=parse, help=text, **optional)
-    for name in sorted(WITHOUT_EFFECT):  # which of them take a value is of no interest here
-        parser.add_argument(f"--{name}", nargs="?", const=True, help="taken for the stock server's sake; no effect")
+    for name in sorted(WITHOUT_EFFECT):  # with or without a value, which does not matter
+        parser.add_argument(f"--{name}", nargs="?", const=True, help="ignored; for compatibility with the stock server")
 
 
 def own_flags() -> set[str]:
-    """Returns the names of the flags that the stock server does not have."""
+    """Returns the names of the flags that the stock server lacks."""
     return {item.name for item in fields(ServerSettings) if item.metadata["own"]}
 
 
 def check_settings(settings: ServerSettings) -> None:
-    """Raises ServingError for settings out of range or that do not fit together."""
+    """Raises ServingError for settings that are out of range or inconsistent."""
     if not (settings.model_base_path or settings.model_config_file):
         raise ServingError("--model_base_path or --model_config_file is required")
     if settings.batching_parameters_file and not settings.enable_batching:
-        raise ServingError("--batching_parameters_file is of no use without --enable_batching")
+        raise ServingError("--batching_parameters_file requires --enable_batching")
     if settings.log_level not in ("debug", "info", "warning", "error"):
-        raise ServingError(f"--log_level is debug, info, warning or error. Received: {settings.log_level!r}")
+        raise ServingError(f"--log_level must be debug, info, warning or error. Received: {settings.log_level!r}")
     for item in fields(settings):
         value, (least, most) = getattr(settings, item.name), item.metadata["within"]
         if item.metadata["parse"] in (int, float) and not least <= value <= most:
@@ -138,13 +140,13 @@ def check_settings(settings: ServerSettings) -> None:
 
 
 def channel_arguments(text: str) -> dict[str, int | str]:
-    """Returns `--grpc_channel_arguments`, name=value with commas between, as gRPC takes them; raises ServingError."""
+    """Parses `--grpc_channel_arguments`, comma-separated name=value pairs; raises ServingError for others."""
     options: dict[str, int | str] = {}
     for argument in filter(None, text.split(",")):
         name, equals, value = argument.partition("=")
         if not equals:
             raise ServingError(
-                f"--grpc_channel_arguments takes name=value, with commas between. Received: {argument!r}"
+                f"--grpc_channel_arguments takes comma-separated name=value pairs. Received: {argument!r}"
             )
         options[name] = int(value) if re.fullmatch(r"-?\d+", value) else value
         if isinstance(options[name], int) and abs(int(value)) > _LARGEST:

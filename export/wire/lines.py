@@ -1,6 +1,6 @@
-"""Answers as lines of text."""
+"""Outputs as lines of text."""
 
 
 def one_line(answer: bytes) -> bytes:
-    """Returns an answer on one line: line breaks in it become spaces, so that there are as many lines as answers."""
+    """Returns an answer as one line: its line breaks are replaced by spaces."""
     return b" ".join(answer.splitlines())

@@ -2,8 +2,8 @@
 
 The generated modules start with `from tensorflow.core.framework import …`, which would run all of
 `tensorflow/__init__.py`: seconds for a client that needs a dozen message classes. The modules below `tensorflow.core`
-are plain protobuf code, so a placeholder that only knows where the package is suffices while they are imported. A later
-`import tensorflow` finds the same message classes and works as always.
+are plain protobuf code, so during their import a placeholder with the package's path is sufficient. A later
+`import tensorflow` uses the same message classes and works as usual.
 """
 
 import contextlib

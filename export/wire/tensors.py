@@ -1,7 +1,7 @@
 """NumPy arrays to and from `TensorProto`, shared by the server and the client; needs no TensorFlow.
 
-Values travel in the typed fields (`float_val`, `string_val`, …), as the stock server sends them, so that clients
-that read those fields keep working. `tensor_content` is understood as well.
+Values are encoded in the typed fields (`float_val`, `string_val`, …), as by the stock server, for clients that read
+those fields. `tensor_content` can be decoded, too.
 """
 
 import math
@@ -13,7 +13,7 @@ import numpy as np
 
 from export.wire.protos import tensor_pb2, types_pb2
 
-_STRING_BYTES = 32  # of a string beside its content: a reference in NumPy, a `tstring` in TensorFlow
+_STRING_BYTES = 32  # overhead of a string: a reference in NumPy, a `tstring` in TensorFlow
 
 _FIELDS: dict[int, tuple[np.dtype, str]] = {
     types_pb2.DT_FLOAT: (np.dtype(np.float32), "float_val"),
@@ -47,16 +47,16 @@ def type_of(array: np.ndarray) -> str:
 
 
 def numpy_type(number: int) -> np.dtype:
-    """Returns the NumPy type of a `DataType` number; raises ValueError for one that no request can carry."""
+    """Returns the NumPy type of a `DataType` number; raises ValueError for unsupported types."""
     if number not in _FIELDS:
         raise ValueError(f"tensors of type {type_name(number)} are not supported")
     return _FIELDS[number][0]
 
 
 def expanded_size(proto: tensor_pb2.TensorProto) -> tuple[int, int]:
-    """Returns the rows of a tensor and at least the bytes of its array, without expanding it.
+    """Returns the number of rows and the approximate bytes of a tensor's array, without expanding it.
 
-    Empty dimensions count as 1, so that no shape is without a limit.
+    Empty dimensions count as 1, so that every shape is limited.
     """
     shape = [dim.size for dim in proto.tensor_shape.dim]
     values, count = proto.string_val, math.prod(max(size, 1) for size in shape)
@@ -85,8 +85,8 @@ def to_array(proto: tensor_pb2.TensorProto) -> np.ndarray:
 def to_proto(array: np.ndarray, as_content: bool = False) -> tensor_pb2.TensorProto:
     """Encodes an array; `str` and `bytes` elements both become strings, `str` as UTF-8.
 
-    With `as_content` bytes travel as they are, in `tensor_content`, but for strings, which have no such form. Raises
-    ValueError for a type without counterpart.
+    With `as_content`, raw bytes are stored in `tensor_content`, except for strings, which it cannot represent. Raises
+    ValueError for unsupported types.
     """
     array = np.asarray(array)
     if array.dtype.kind in "SU":
@@ -105,7 +105,7 @@ def to_proto(array: np.ndarray, as_content: bool = False) -> tensor_pb2.TensorPr
 
 
 def as_text(array: np.ndarray) -> np.ndarray:
-    """Returns an array with its strings, if it holds such, as `str` instead of `bytes`."""
+    """Returns an array whose strings, if any, are `str` instead of `bytes`."""
     if not array.dtype.hasobject:
         return array
     return np.asarray(np.frompyfunc(lambda value: value.decode("utf-8", "replace"), 1, 1)(array), object)
@@ -114,13 +114,13 @@ def as_text(array: np.ndarray) -> np.ndarray:
 def to_list(array: np.ndarray) -> Any:
     """Returns the array as nested lists for JSON.
 
-    float32 values become the shortest decimals that read back as the same float32: 0.2, not 0.20000000298023224.
+    float32 values become the shortest decimals that parse to the same float32: 0.2, not 0.20000000298023224.
     """
     return (array.astype("S").astype(np.float64) if array.dtype == np.float32 else array).tolist()
 
 
 def to_rows(outputs: Mapping[str, np.ndarray], count: int) -> list[dict[str, Any]]:
-    """Returns what each of `count` texts got, for JSON, by output; one without a batch axis is repeated."""
+    """Returns the outputs of each of `count` texts, for JSON; an output without a batch axis is repeated."""
     columns = [
         to_list(array) if array.shape[:1] == (count,) else [to_list(array)] * count for array in outputs.values()
     ]
@@ -136,9 +136,9 @@ def _from_content(content: bytes, dtype: np.dtype, count: int) -> np.ndarray:
 
 
 def _packed(field: str, data: bytes) -> bytes:
-    """Returns a field as it travels: floats and booleans do so byte for byte, and need no detour through Python."""
+    """Returns a serialized field of floats or booleans, whose bytes in memory are their encoding."""
     number = tensor_pb2.TensorProto.DESCRIPTOR.fields_by_name[field].number
-    head, size = [number << 3 | 2], len(data)  # 2: its length, seven bits to a byte, and then its bytes
+    head, size = [number << 3 | 2], len(data)  # wire type 2: the length as a varint, then the bytes
     while size > 127:
         head.append(size & 127 | 128)
         size >>= 7
@@ -148,17 +148,17 @@ def _packed(field: str, data: bytes) -> bytes:
 def _from_field(field: Any, dtype: np.dtype) -> np.ndarray:
     if dtype.hasobject or (dtype.kind in "fb" and dtype.itemsize > 2) or dtype.itemsize == 8 or dtype == np.bool_:
         return np.fromiter(field, dtype, len(field))
-    whole = np.fromiter(field, np.int64, len(field))  # C++ cuts off what is too large, NumPy would refuse it
-    return whole.astype(np.uint16).view(dtype) if _travels_as_bits(dtype) else whole.astype(dtype)
+    integers = np.fromiter(field, np.int64, len(field))  # C++ truncates numbers that are too large; NumPy would raise
+    return integers.astype(np.uint16).view(dtype) if _is_encoded_as_bits(dtype) else integers.astype(dtype)
 
 
 def _to_field(values: np.ndarray) -> Any:
     if values.dtype.hasobject:
         return [value.encode() if isinstance(value, str) else value for value in values]
-    return (values.view(np.uint16) if _travels_as_bits(values.dtype) else values).tolist()
+    return (values.view(np.uint16) if _is_encoded_as_bits(values.dtype) else values).tolist()
 
 
-def _travels_as_bits(dtype: np.dtype) -> bool:
+def _is_encoded_as_bits(dtype: np.dtype) -> bool:
     return dtype.itemsize == 2 and dtype.kind not in "iu"  # half and bfloat16
 
 

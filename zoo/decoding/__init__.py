@@ -1,13 +1,13 @@
-"""Decoding: turns a step function into sequences. Knows no model.
+"""Decoding: generates sequences with a step function, independently of models.
 
-A step function is `step(last, state, memory) -> (logits, state)`: `last` [R] are the last symbols of R rows, `logits`
-[R, V] score the next ones, `state` is a nested structure of tensors whose first axis is R (scalars are left alone), and
-`memory` a nested structure whose first axis is the batch B; it does not change from step to step. R is B, or in beam
-search B times the number of beams, with those of one sentence adjacent. If attention is asked for, the step function
-returns `(logits, attention [R, S], state)`.
+A step function is `step(last, state, memory) -> (logits, state)`. `last` [R] are the last tokens of R rows; `logits`
+[R, V] score the next ones. `state` is a nested structure of tensors whose first axis is R, or scalars. `memory` is a
+nested structure of tensors whose first axis is the batch B; it is constant. R is B, or in beam search B times the
+number of beams, with those of one sentence adjacent. For the coverage penalty, the step function returns
+`(logits, attention [R, S], state)`.
 
-Everything here runs eagerly, in a TensorFlow graph and under JAX's jit. Where tensors may change their sizes, finished
-rows leave the loop and cost nothing any more.
+Everything here runs eagerly, in a TensorFlow graph and under JAX's jit. If tensors may change their sizes in loops,
+finished rows are removed and cost nothing.
 """
 
 from zoo.decoding.beam import coverage_penalty, length_penalty

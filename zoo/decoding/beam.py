@@ -9,15 +9,15 @@ from zoo.decoding.search import Rows, Search
 from zoo.decoding.top_k import log_sum_exp, top_k
 from zoo.row_selection import take_per_row, take_rows
 
-LEAST_COVERAGE = 1e-10  # so that its logarithm is finite
+LEAST_COVERAGE = 1e-10  # keeps its logarithm finite
 
 
 def length_penalty(length: Any, alpha: float) -> Any:
     """Returns GNMT's length penalty `((5 + length) / 6)^alpha` (Wu et al. 2016, section 7, equation 14).
 
     Args:
-        length: Number of symbols, including the end.
-        alpha: Exponent, ≥ 0; 0 compares plain log probabilities.
+        length: Number of tokens, including the end.
+        alpha: Exponent, ≥ 0; 0 ranks by log probabilities.
     """
     return ops.power((5.0 + ops.cast(length, "float32")) / 6.0, alpha)
 
@@ -26,8 +26,8 @@ def coverage_penalty(coverage: Any, mask: Any, beta: float) -> Any:
     """Returns GNMT's coverage penalty `beta · Σ_i log(min(coverage_i, 1))` ≤ 0 (Wu et al. 2016, equation 14).
 
     Args:
-        coverage: Sum of the attention to each source symbol, [..., S].
-        mask: Which of them are real, boolean, broadcasts to [..., S].
+        coverage: Sum of the attention to each source token, [..., S].
+        mask: `True` for real tokens, boolean, broadcasts to [..., S].
         beta: Factor, ≥ 0.
     """
     coverage = ops.clip(ops.cast(coverage, "float32"), LEAST_COVERAGE, 1.0)
@@ -35,16 +35,16 @@ def coverage_penalty(coverage: Any, mask: Any, beta: float) -> Any:
 
 
 class BeamSearch(Search):
-    """Keeps K live hypotheses of each sentence, and the best N that have ended.
+    """Searches with K live hypotheses per sentence, and stores the N best hypotheses that have ended.
 
     Args:
         alpha: Exponent of the length penalty.
         beta: Factor of the coverage penalty.
-        source_mask: Which source symbols are real, [B, S]; or `None` without coverage penalty.
-        nbest: How many ended hypotheses of each sentence are kept, N.
+        source_mask: `True` for real source tokens, [B, S]; or `None` without coverage penalty.
+        nbest: Number of ended hypotheses that are stored per sentence, N.
         arguments: See `Search`.
 
-    A subclass has other rules: it overrides `penalty`, `log_total`, `may_end`, `finished` and what that needs.
+    A subclass implements other rules by overriding `penalty`, `log_total`, `may_end`, `finished` and its variables.
     """
 
     results = ("done_ids", "done_scores", "done_log_probs")
@@ -54,18 +54,18 @@ class BeamSearch(Search):
         self.alpha, self.beta, self.source_mask, self.nbest = alpha, beta, source_mask, nbest
 
     def initial_rows(self, batch: Any) -> Rows:
-        size, room = self.width, self.constraints.room
-        # All beams start equal: only the first one counts, or every hypothesis would occur K times.
+        size, capacity = self.width, self.constraints.room
+        # All beams start equal, so only the first one has a score; otherwise every hypothesis would occur K times.
         first = ops.where(ops.arange(size) == 0, 0.0, LOWEST)
-        # Where there is no room for a symbol, the one sequence is the empty one.
+        # If the maximum length is 0, the only sequence is the empty one.
         empty = ops.logical_and(self.constraints.max_lengths[:, None] <= 0, ops.arange(self.nbest) == 0)
         lowest = ops.where(empty, 0.0, ops.full((batch, self.nbest), LOWEST, dtype="float32"))
         rows = {
             **self.variables(batch),
-            "live_ids": ops.full((batch, size, room), self.special.pad, dtype="int32"),
+            "live_ids": ops.full((batch, size, capacity), self.special.pad, dtype="int32"),
             "live_scores": ops.zeros((batch, size), dtype="float32") + first,
             "last": ops.full((batch, size), self.special.start, dtype="int32"),
-            "done_ids": ops.full((batch, self.nbest, room), self.special.pad, dtype="int32"),
+            "done_ids": ops.full((batch, self.nbest, capacity), self.special.pad, dtype="int32"),
             "done_scores": lowest,  # with both penalties
             "done_log_probs": lowest,
         }
@@ -77,39 +77,39 @@ class BeamSearch(Search):
     def finished(self, index: Any, rows: Rows) -> Any:
         """Returns which sentences can no longer change, boolean [B].
 
-        Log probabilities only fall, the length penalty only grows and the coverage penalty is never above 0: a live
-        hypothesis cannot end with more than its present log probability divided by the largest length penalty.
+        Log probabilities only decrease, the length penalty only increases and the coverage penalty is at most 0. The
+        score of a live hypothesis is thus bounded by its log probability divided by the largest length penalty.
         """
         bound = rows["live_scores"][:, 0] / self.penalty(rows["max_length"])
-        worst = rows["done_scores"][:, -1]  # they are sorted
+        worst = rows["done_scores"][:, -1]  # scores are sorted
         return ops.logical_or(index >= rows["max_length"], worst >= bound)
 
     def penalty(self, length: Any) -> Any:
-        """Returns what log probabilities of ended hypotheses of this length are divided by."""
+        """Returns the divisor of the log probabilities of ended hypotheses of this length."""
         return length_penalty(length, self.alpha)
 
     def log_total(self, logits: Any, allowed: Any, best: Any) -> Any:
-        """Returns the logarithm of what probabilities are divided by to add up to 1, [R].
+        """Returns the logarithm of the normalizer of the probabilities, [R].
 
         Args:
-            logits: Those of the model, [R, V].
-            allowed: The same in float32, without the symbols that are never written.
+            logits: The model's logits, [R, V].
+            allowed: The same in float32, with banned tokens at `LOWEST`.
             best: The largest of these, [R, 2K].
         """
-        # The maximum is the first column of `best`, but taking that would make XLA sort all logits.
+        # The maximum is the first column of `best`, but slicing it would make XLA sort all logits.
         return log_sum_exp(allowed, ops.max(best, axis=-1))
 
     def may_end(self, ends: Any) -> Any:
-        """Returns which of the 2K best extensions end hypotheses, boolean [B, 2K], given those that could."""
+        """Returns which of the 2K best extensions end hypotheses, boolean [B, 2K], given those that are ends."""
         return ends
 
     def extensions(self, index: Any, rows: Rows, logits: Any) -> tuple[Any, Any, Any]:
-        """Returns log probabilities, parents and symbols of the 2K best extensions of each sentence, [B, 2K].
+        """Returns log probabilities, parents and tokens of the 2K best extensions of each sentence, [B, 2K].
 
-        At most K of them end, so that K can go on.
+        At most K of them are ends, so that at least K can continue.
         """
         size, batch = self.width, ops.shape(rows["max_length"])[0]
-        count = min(2 * size, logits.shape[-1])  # of each beam, which can have no more of the 2K best
+        count = min(2 * size, logits.shape[-1])  # extensions per beam, at most 2K of which can be among the best
         logits = self.constraints.without_early_end(logits, index)
         allowed = ban_special(logits, self.special)
         best, symbols = top_k(allowed, count)
@@ -145,7 +145,7 @@ class BeamSearch(Search):
             ends = ops.logical_and(ends, ops.logical_not(self.constraints.prompt_symbols(rows, index)[1])[:, None])
         chosen = self.special.with_one_end(chosen, ends)
         ids = ops.where(ops.equal(self.columns, index), chosen[:, :, None], take_per_row(rows["live_ids"], parents))
-        # At its maximal length a hypothesis ends as it is.
+        # At its maximum length, a hypothesis ends without an end token.
         closed = ops.logical_or(ends, (length >= rows["max_length"])[:, None])
         closed = ops.logical_and(self.may_end(closed), ops.logical_not(finished))
         final = ops.where(closed, scores, LOWEST)
@@ -154,32 +154,32 @@ class BeamSearch(Search):
             coverage = rows["coverage"] + ops.reshape(ops.cast(attention[0], "float32"), ops.shape(rows["coverage"]))
             coverage = take_per_row(coverage, parents)
             ranked = ranked + coverage_penalty(coverage, rows["source_mask"][:, None], self.beta)
-        done_scores, keep = ops.top_k(ops.concatenate([rows["done_scores"], ranked], axis=1), self.nbest)
-        keep = ops.cast(keep, "int32")
+        done_scores, best = ops.top_k(ops.concatenate([rows["done_scores"], ranked], axis=1), self.nbest)
+        best = ops.cast(best, "int32")
         changes = {
             "done_scores": done_scores,
-            "done_ids": take_per_row(ops.concatenate([rows["done_ids"], ids], axis=1), keep),
-            "done_log_probs": take_per_row(ops.concatenate([rows["done_log_probs"], final], axis=1), keep),
+            "done_ids": take_per_row(ops.concatenate([rows["done_ids"], ids], axis=1), best),
+            "done_log_probs": take_per_row(ops.concatenate([rows["done_log_probs"], final], axis=1), best),
         }
-        changes["live_scores"], keep = ops.top_k(ops.where(ends, LOWEST, scores), self.width)
-        keep = ops.cast(keep, "int32")
-        parents = take_per_row(parents, keep)
-        changes |= {"live_ids": take_per_row(ids, keep), "last": take_per_row(chosen, keep)}
-        changes |= {"coverage": take_per_row(coverage, keep)} if attention else {}
-        changes |= self.noted(rows, finished[:, 0], closed)
+        changes["live_scores"], best = ops.top_k(ops.where(ends, LOWEST, scores), self.width)
+        best = ops.cast(best, "int32")
+        parents = take_per_row(parents, best)
+        changes |= {"live_ids": take_per_row(ids, best), "last": take_per_row(chosen, best)}
+        changes |= {"coverage": take_per_row(coverage, best)} if attention else {}
+        changes |= self.updated_variables(rows, finished[:, 0], closed)
         state_rows = ops.arange(ops.shape(parents)[0], dtype="int32")[:, None] * self.width + parents
         return {**rows, **changes}, take_rows(state, ops.reshape(state_rows, (-1,)))
 
     def variables(self, batch: Any) -> Rows:
-        """Returns the variables of each sentence that `finished` needs, before the first step."""
+        """Returns the initial variables of each sentence that `finished` reads."""
         return {}
 
-    def noted(self, rows: Rows, finished: Any, closed: Any) -> Rows:
+    def updated_variables(self, rows: Rows, finished: Any, closed: Any) -> Rows:
         """Returns these variables after a step.
 
         Args:
-            rows: Those before the step.
-            finished: Which sentences were finished before it, boolean [B].
+            rows: The variables before the step.
+            finished: Which sentences were finished before the step, boolean [B].
             closed: Which of the 2K best extensions have ended a hypothesis, boolean [B, 2K].
         """
         return {}

@@ -1,4 +1,4 @@
-"""What sequences may look like, and how probable they are."""
+"""Constraints on sequences, and the log probabilities of sequences."""
 
 import dataclasses
 import functools
@@ -8,18 +8,18 @@ from keras import ops
 
 from zoo.row_selection import take
 
-LOWEST = -1e30  # logit of what must not be chosen
+LOWEST = -1e30  # logit of a token that must not be chosen
 
 
 @dataclasses.dataclass(frozen=True)
 class SpecialIds:
-    """The ids that decoding has to know.
+    """The special ids for decoding.
 
     Args:
-        start: First symbol of every sequence; never produced.
-        end: Last symbol of a sequence.
-        pad: What fills a row after its end; never produced.
-        other_ends: Further symbols that end a sequence; they are written as `end`.
+        start: First token of every sequence; never generated.
+        end: Last token of a sequence.
+        pad: The padding after the end of a row; never generated.
+        other_ends: Further tokens that end a sequence; they are replaced by `end`.
     """
 
     start: int
@@ -28,17 +28,17 @@ class SpecialIds:
     other_ends: tuple[int, ...] = ()
 
     def are_ends(self, symbols: Any) -> Any:
-        """Returns which symbols end a sequence, boolean."""
-        return functools.reduce(ops.logical_or, [ops.equal(symbols, each) for each in (self.end, *self.other_ends)])
+        """Returns which tokens end a sequence, boolean."""
+        return functools.reduce(ops.logical_or, [ops.equal(symbols, end) for end in (self.end, *self.other_ends)])
 
     def with_one_end(self, symbols: Any, ends: Any) -> Any:
-        """Returns symbols with `end` where one of them ends a sequence."""
+        """Returns tokens in which those that end a sequence are replaced by `end`."""
         return ops.where(ends, self.end, symbols) if self.other_ends else symbols
 
 
 @dataclasses.dataclass(frozen=True)
 class Constraints:
-    """What the sequences of a batch may look like.
+    """Constraints on the sequences of a batch.
 
     Args:
         special: The special ids.
@@ -67,19 +67,19 @@ class Constraints:
     forces_end: bool = False
 
     def by_row(self) -> dict[str, Any]:
-        """Returns the constraints of each row, tensors with the batch first."""
+        """Returns the constraints of each row, tensors with the batch axis first."""
         rows = {"max_length": self.max_lengths}
         if self.prompt is not None:
             batch, length = ops.shape(self.prompt)
             missing = self.room - length
             missing = max(missing, 0) if isinstance(missing, int) else ops.maximum(missing, 0)
             padding = ops.full((batch, missing), self.special.pad, dtype=self.prompt.dtype)
-            rows["prompt"] = ops.concatenate([self.prompt, padding], axis=1)  # a column for each step
+            rows["prompt"] = ops.concatenate([self.prompt, padding], axis=1)  # one column per step
             rows["prompt_length"] = ops.sum(ops.cast(ops.not_equal(self.prompt, self.special.pad), "int32"), axis=1)
         return rows
 
     def prompt_symbols(self, rows: dict[str, Any], index: Any) -> tuple[Any, Any]:
-        """Returns the prompt's symbols at `index`, [B], and which rows (of `by_row`) have one there, boolean [B]."""
+        """Returns the prompts' tokens at `index`, [B], and which rows (of `by_row`) have one, boolean [B]."""
         return take(rows["prompt"], index, axis=1), index < rows["prompt_length"]
 
     @property
@@ -95,25 +95,25 @@ class Constraints:
         return ops.logical_and(last, ops.logical_not(self.prompt_symbols(rows, index)[1]))
 
     def without_early_end(self, logits: Any, index: Any) -> Any:
-        """Returns logits [R, V] of the symbols at `index`, that of the end at `LOWEST` where it would be too early."""
+        """Returns logits [R, V] of the tokens at `index`, with those of ends at `LOWEST` before `min_length`."""
         if not self.min_length:
             return logits
         is_early = ops.logical_and(self.special.are_ends(ops.arange(logits.shape[-1])), index < self.min_length)
         return ops.add(ops.cast(logits, "float32"), ops.where(is_early, LOWEST, 0.0))
 
     def without_repeats(self, logits: Any, ids: Any, index: Any) -> Any:
-        """Returns logits [R, V] of the symbols at `index`, `LOWEST` where they repeat an n-gram of `ids` [R, room]."""
+        """Returns logits [R, V] of the tokens at `index`, `LOWEST` where they repeat an n-gram of `ids` [R, L]."""
         size = self.no_repeat_ngram
         if not size:
             return logits
-        num_rows, room = ops.shape(ids)
-        starts = room - size + 1  # of possible n-grams; none, if there is no room for one
+        num_rows, length = ops.shape(ids)
+        starts = length - size + 1  # the number of possible n-grams
         starts = max(starts, 0) if isinstance(starts, int) else ops.maximum(starts, 0)
         matches = ops.broadcast_to((ops.arange(starts) + size - 1 < index)[None], (num_rows, starts))
         for offset in range(size - 1):
             last = ops.take(ids, ops.maximum(index - size + 1 + offset, 0), axis=1)
             matches = ops.logical_and(matches, ops.equal(ids[:, offset : offset + starts], last[:, None]))
-        # The symbols that must not follow; elsewhere padding, which never does.
+        # The banned tokens, or padding, which is always banned.
         banned = ops.where(matches, ids[:, size - 1 :], self.special.pad)
         rows = ops.broadcast_to(ops.arange(num_rows, dtype="int32")[:, None], (num_rows, starts))
         indices = ops.reshape(ops.stack([rows, banned], axis=-1), (-1, 2))
@@ -134,18 +134,18 @@ def sequence_log_prob(logits: Any, ids: Any, special: SpecialIds) -> Any:
 
 
 def symbol_log_probs(logits: Any, ids: Any, special: SpecialIds, alternatives: int) -> dict[str, Any]:
-    """Returns how probable each symbol of padded ids [B, T] is, and what is most probable in its place.
+    """Returns the log probability of each of the padded ids [B, T], and the most probable ids in its place.
 
     Args:
-        logits: [B, T, V], under teacher forcing.
-        ids: int32 [B, T].
+        logits: Logits [B, T, V] under teacher forcing.
+        ids: Ids, int32 [B, T].
         special: The special ids.
-        alternatives: How many, K; at most all V.
+        alternatives: Number of alternatives, K; at most V.
 
     Returns:
-        Dict with `log_probs` [B, T], float32, 0 for padding; and, most probable first, the ids of the K symbols and
-        their log probabilities, `alternatives` [B, T, K], int32, and `alternative_log_probs` [B, T, K], float32;
-        those of padding are padding, with 0.
+        Dict with `log_probs` [B, T], float32, 0 for padding; and the K most probable ids and their log probabilities,
+        most probable first: `alternatives` [B, T, K], int32, and `alternative_log_probs` [B, T, K], float32. At
+        padding, these are padding and 0.
     """
     log_probs = _log_probs(logits, special)
     values, symbols = ops.top_k(log_probs, min(alternatives, log_probs.shape[-1]))
@@ -162,6 +162,6 @@ def _log_probs(logits: Any, special: SpecialIds) -> Any:
 
 
 def _log_probs_of(ids: Any, log_probs: Any, special: SpecialIds) -> Any:
-    """Returns the log probabilities [B, T] of ids among those of all symbols, [B, T, V]; 0 for padding."""
+    """Selects the log probabilities [B, T] of ids from those of all tokens, [B, T, V]; 0 for padding."""
     chosen = ops.take_along_axis(log_probs, ops.expand_dims(ids, -1), axis=-1)[..., 0]
     return ops.where(ops.not_equal(ids, special.pad), chosen, 0.0)

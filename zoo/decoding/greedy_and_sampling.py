@@ -1,4 +1,4 @@
-"""Decoding with one sequence for each sentence: the most probable symbol at every step, or a random one."""
+"""Decoding with one sequence per sentence: the most probable token at every step, or a random one."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,12 +15,12 @@ Choice = Callable[[Any, Rows, Any], Any]
 
 
 class _SingleSequenceSearch(Search):
-    """Chooses one symbol for each sentence at every step.
+    """Chooses one token per sentence at every step.
 
     Args:
-        choose: Called with logits [B, V], the variables of each sentence and the number of the step; returns ids [B].
-            `None` takes the most probable ones.
-        variables: More variables of each sentence, for `choose`.
+        choose: Function of logits [B, V], the variables of each sentence and the number of the step that returns ids
+            [B]. `None` chooses the most probable ones.
+        variables: Further variables of each sentence, for `choose`.
         arguments: See `Search`.
     """
 
@@ -31,14 +31,14 @@ class _SingleSequenceSearch(Search):
     def initial_rows(self, batch: Any) -> Rows:
         ids = ops.full((batch, self.constraints.room), self.special.pad, dtype="int32")
         last = ops.full((batch,), self.special.start, dtype="int32")
-        if begun := self.constraints.begins_with_prompt:
+        if skips_start := self.constraints.begins_with_prompt:
             last = self.constraints.prompt[:, 0]
             ids = ops.where(ops.equal(self.columns, 0), last[:, None], ids)
         return {
             "ids": ids,
             "last": last,
             "log_prob": ops.zeros((batch,), dtype="float32"),
-            "finished": self.constraints.max_lengths <= int(begun),
+            "finished": self.constraints.max_lengths <= int(skips_start),
             **self.variables,
         }
 
@@ -56,7 +56,7 @@ class _SingleSequenceSearch(Search):
             chosen = choose(self.constraints.without_repeats(logits, rows["ids"], index), rows, index)
         chosen = ops.cast(chosen, "int32")
         ends = self.special.are_ends(chosen)
-        uncounted = rows["finished"]  # rows whose log probability stays
+        uncounted = rows["finished"]  # rows whose log probability does not change
         if self.constraints.prompt is not None:
             symbols, in_prompt = self.constraints.prompt_symbols(rows, index)
             chosen = ops.where(in_prompt, symbols, chosen)
@@ -83,18 +83,18 @@ class _SingleSequenceSearch(Search):
 def greedy_search(
     step: Step, state: Any, constraints: Constraints, memory: Any = None, resizes: bool | None = None
 ) -> tuple[Any, Any]:
-    """Takes the most probable symbol at every step.
+    """Chooses the most probable token at every step.
 
     Args:
         step: The step function.
-        state: Its state before the first step.
+        state: The initial state.
         constraints: The `Constraints`.
-        memory: What the step function reads and does not change, nested tensors with the batch first; or `None`.
-        resizes: Whether tensors may change their sizes. Default: if the backend can do that.
+        memory: Constant inputs of the step function, nested tensors with the batch axis first; or `None`.
+        resizes: Whether tensors may change their sizes in loops. Default: if the backend supports it.
 
     Returns:
-        Ids [B, room]: the prompt, the generated symbols with the end symbol (if it was reached), then padding; and the
-        float32 sum of the log probabilities [B] of what follows the prompt.
+        Ids [B, room]: the prompt, the generated tokens including the end (if it was reached), then padding; and the
+        float32 sum of the log probabilities [B] of the tokens after the prompt.
     """
     results = _SingleSequenceSearch(None, {}, step, constraints, resizes).run(state, memory or {})
     return results["ids"], results["log_prob"]
@@ -112,21 +112,21 @@ def sample(
     memory: Any = None,
     resizes: bool | None = None,
 ) -> tuple[Any, Any]:
-    """Draws each symbol from the model's distribution, sharpened and truncated.
+    """Samples each token from the model's distribution, with temperature and truncation.
 
-    What is drawn depends only on the row's seed and number and on the step: it is the same on every backend and in any
+    The samples depend only on the row's seed and number and on the step; they are the same on every backend and in any
     batch.
 
     Args:
         step: The step function.
-        state: Its state before the first step.
+        state: The initial state.
         constraints: The `Constraints`.
         seeds: Seed of each row, int32 [B].
         row_numbers: Number of each row, int32 [B], so that equal rows with one seed differ.
-        temperature: Divides the log probabilities, > 0; a number, or one for each row, [B].
-        top_k: How many of the most probable symbols may be drawn, an integer; 0 for all.
-        top_p: Only the fewest most probable symbols are drawn that together have this probability, in (0, 1]; a number,
-            or one for each row, [B].
+        temperature: Divisor of the log probabilities, > 0; a number, or one per row, [B].
+        top_k: Sample only from this many most probable tokens; 0 for all.
+        top_p: Sample from the smallest set of most probable tokens with this total probability, in (0, 1]; a number, or
+            one per row, [B].
         memory: See `greedy_search`.
         resizes: See `greedy_search`.
 
@@ -141,7 +141,7 @@ def sample(
     def choose(logits: Any, rows: Rows, index: Any) -> Any:
         size = logits.shape[-1]
         scores, ids = ops.top_k(logits / rows["temperature"][:, None], min(top_k, size) if top_k else size)
-        # A softmax of scores in falling order; Keras' own warns of a single score.
+        # A softmax of descending scores; Keras' own warns if there is only one score.
         probabilities = ops.exp(scores - scores[:, :1])
         probabilities = probabilities / ops.sum(probabilities, axis=-1, keepdims=True)
         before = ops.cumsum(probabilities, axis=-1) - probabilities
@@ -149,7 +149,7 @@ def sample(
         cumulative = ops.cumsum(probabilities, axis=-1)
         drawn = uniform(rows["seed"], rows["row_number"], index)[:, None] * cumulative[:, -1:]
         rank = ops.sum(ops.cast(cumulative <= drawn, "int32"), axis=-1)
-        # Rounding may lead beyond the last symbol of those that are left.
+        # Because of rounding, the rank may exceed that of the last remaining token.
         rank = ops.minimum(rank, ops.sum(ops.cast(probabilities > 0, "int32"), axis=-1) - 1)
         return ops.take_along_axis(ids, rank[:, None], axis=1)[:, 0]
 

@@ -1,4 +1,4 @@
-"""The loop that all ways of decoding share."""
+"""The loop of all decoding methods."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,23 +12,23 @@ from zoo.row_selection import take_rows
 Step = Callable[[Any, Any, Any], Any]
 Rows = dict[str, Any]
 
-# Finished rows leave the loop when at most this part of all is unfinished: copying the others has a cost, too.
+# Finished rows are removed when at most this fraction of rows is unfinished, because copying the others costs time.
 SHRINK_AT = 0.75
-# Where sizes are fixed, the last sentences of a batch go to a second loop, with one row for this many of the first.
+# With fixed sizes, the last sentences of a batch are moved to a second loop, which has fewer rows by this factor.
 FIRST_TO_SECOND = 8
 
 
 class Search:
-    """A loop over steps for sentences that end one after another.
+    """A loop over steps for sentences that end at different steps.
 
-    A subclass defines the variables of each sentence before the first step (`initial_rows`), how a step changes them
-    (`advance`), and which sentences are finished (`finished`).
+    A subclass defines the initial variables of each sentence (`initial_rows`), how a step changes them (`advance`), and
+    which sentences are finished (`finished`).
 
     Args:
         step: The step function.
         constraints: The `Constraints`.
-        resizes: Whether tensors may change their sizes, see `zoo.decoding.while_loops`; `None`: if the backend can.
-        width: Rows of the state for each sentence.
+        resizes: Whether tensors may change their sizes in loops; `None`: if the backend supports it.
+        width: Rows of the state per sentence.
     """
 
     results: tuple[str, ...] = ("ids", "log_prob")
@@ -39,7 +39,7 @@ class Search:
         self.columns = ops.arange(constraints.room, dtype="int32")
 
     def initial_rows(self, batch: Any) -> Rows:
-        """Returns the variables of each sentence before the first step, a dict of tensors with the batch first."""
+        """Returns the initial variables of each sentence, a dict of tensors with the batch axis first."""
         raise NotImplementedError
 
     def advance(self, index: Any, rows: Rows, state: Any, memory: Any) -> tuple[Rows, Any]:
@@ -51,7 +51,7 @@ class Search:
         raise NotImplementedError
 
     def run(self, state: Any, memory: Any) -> Rows:
-        """Returns those variables of each sentence that `results` names, after the search from the first `state`."""
+        """Runs the search from an initial state and returns the variables in `results` of each sentence."""
         batch = ops.shape(self.constraints.max_lengths)[0]
         rows = {**self.initial_rows(batch), **self.constraints.by_row(), "sentence": ops.arange(batch, dtype="int32")}
         loop = {
@@ -99,7 +99,7 @@ class Search:
         return {"index": loop["index"] + 1, "rows": rows, "state": state}
 
     def _until_many_end(self, loop: Rows) -> Rows:
-        """Runs until many sentences are finished, stores their results, and goes on with the others alone."""
+        """Runs until many sentences are finished, stores their results and removes them from the loop."""
         memory, results = loop.pop("memory"), loop.pop("results")
         count = ops.cast(ops.shape(loop["rows"]["sentence"])[0], "float32")
         loop = self._run_until(ops.cast(SHRINK_AT * count, "int32"), loop, memory)
@@ -109,7 +109,7 @@ class Search:
         return {"index": loop["index"], "rows": rows, "state": state, "memory": memory, "results": results}
 
     def _take(self, sentences: Any, rows: Rows, state: Any, memory: Any) -> tuple[Rows, Any, Any]:
-        """Returns variables, state and memory of only the sentences with these indices, int32 [R]."""
+        """Returns variables, state and memory of the sentences with these indices, int32 [R]."""
         beams = ops.reshape(sentences[:, None] * self.width + ops.arange(self.width, dtype="int32"), (-1,))
         return take_rows(rows, sentences), take_rows(state, beams), take_rows(memory, sentences)
 

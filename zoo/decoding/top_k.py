@@ -1,4 +1,4 @@
-"""The most probable symbols and their probabilities, with few passes over the logits, which dominate a step's cost."""
+"""The most probable tokens and their probabilities, with few passes over the logits, which dominate a step's cost."""
 
 import math
 from typing import Any
@@ -12,7 +12,7 @@ from zoo.row_selection import take_per_row
 def top_k(logits: Any, k: int) -> tuple[Any, Any]:
     """Returns the k ≤ V largest values of each row of logits [R, V] and their indices, [R, k], largest first.
 
-    The largest values are in the groups with the largest maxima, and a maximum costs far less than a selection.
+    The largest values are in the groups with the largest maxima, and computing maxima is much cheaper than `top_k`.
     """
     size = logits.shape[-1]
     groups = _num_groups(size, k)
@@ -22,7 +22,7 @@ def top_k(logits: Any, k: int) -> tuple[Any, Any]:
     group_size = size // groups
     grouped = ops.reshape(logits, (-1, groups, group_size))
     _, chosen = ops.top_k(ops.max(grouped, axis=-1), k)
-    chosen = ops.sort(chosen, axis=-1)  # among equal values the first one counts
+    chosen = ops.sort(chosen, axis=-1)  # of equal values, the first one is chosen
     candidates = take_per_row(grouped, chosen)  # [R, k, V / groups]
     values, indices = ops.top_k(ops.reshape(candidates, (-1, k * group_size)), k)
     group = take_per_row(chosen, indices // group_size)
@@ -30,12 +30,12 @@ def top_k(logits: Any, k: int) -> tuple[Any, Any]:
 
 
 def argmax(logits: Any) -> tuple[Any, Any]:
-    """Returns the largest value of each row of logits [R, V], [R, 1], and the first index where it is, [R].
+    """Returns the largest value of each row of logits [R, V], [R, 1], and its first index, [R].
 
-    Keras' `argmax` passes over the logits several times to distinguish zeros of either sign; it takes six times
-    as long.
+    Keras' `argmax` takes six times as long, because it passes over the logits several times to distinguish zeros of
+    either sign.
     """
-    if keras.backend.backend() == "torch":  # its `topk` returns any of several that are the largest
+    if keras.backend.backend() == "torch":  # PyTorch's `topk` returns any of several equal maxima
         return ops.max(logits, axis=-1, keepdims=True), ops.argmax(logits, axis=-1)
     size = logits.shape[-1]
     groups = _num_groups(size, 1) or 1
@@ -46,9 +46,9 @@ def argmax(logits: Any) -> tuple[Any, Any]:
 
 
 def _num_groups(size: int, k: int) -> int | None:
-    """Returns the number of equal groups that leaves least to select from, or `None` if no suitable number divides.
+    """Returns the number of equal groups with the least cost, or `None` if no suitable number divides `size`.
 
-    With G groups, a selection is made among G maxima and among k · V / G values.
+    With G groups, `top_k` selects from G maxima and then from k · V / G values.
     """
     best = math.sqrt(size * k)
     divisors = [number for number in range(math.ceil(best / 3), math.floor(best * 3) + 1) if size % number == 0]

@@ -9,12 +9,12 @@ from keras import ops
 
 
 def can_resize() -> bool:
-    """Returns whether tensors may change their sizes in a loop: not on JAX, nor wherever XLA compiles."""
+    """Returns whether the backend supports loops whose tensors change their sizes; JAX and XLA do not."""
     return keras.backend.backend() in ("tensorflow", "torch")
 
 
 def while_loop(condition: Callable[[Any], Any], body: Callable[[Any], Any], initial: Any, resizes: bool = False) -> Any:
-    """Returns nested tensors after applying `body` to them again and again while `condition` of them holds.
+    """Returns nested tensors after applying `body` to them repeatedly while `condition` of them is true.
 
     With `resizes`, axis 0 and each axis of initial size 0 may change their sizes.
     """
@@ -38,7 +38,7 @@ def while_loop(condition: Callable[[Any], Any], body: Callable[[Any], Any], init
 
 
 def _in_order_of(structure: Any, values: Any) -> Any:
-    """Returns nested values with the keys of dicts in the order of another structure: Keras on PyTorch goes by it."""
+    """Returns nested values with the keys of dicts in the order of `structure`, on which Keras on PyTorch relies."""
     if isinstance(structure, dict):
         return {key: _in_order_of(part, values[key]) for key, part in structure.items()}
     if isinstance(structure, (list, tuple)):

@@ -1,4 +1,4 @@
-"""Trained work directories, loaded for use: `load_run(path)`, one class for each task."""
+"""Loads trained work directories for inference: `load_run(path)`, with one class per task."""
 
 import os
 from collections.abc import Sequence
@@ -71,18 +71,18 @@ def load_run(
 
 
 def load_model(path: str | os.PathLike[str]) -> keras.Model:
-    """Returns the model of a `.keras` file, after the classes of all named models, or that of a work directory.
+    """Returns the model of a `.keras` file or a work directory, after registering the classes of all named models.
 
     Raises:
-        InputError: If there is no such file, or no model in it that Keras can load.
+        InputError: If there is no such file, or Keras cannot load it.
     """
     file = WorkDir(path).model if Path(path).is_dir() else Path(path)
     if not file.is_file():
-        raise InputError(f"{file} is no file of a model.")
+        raise InputError(f"{file} is not a model file.")
     for name in list_models():
         get_spec(name).load_class()
     try:
         return keras.saving.load_model(file)
     except (ValueError, TypeError, OSError) as error:
         reason = str(error).strip().partition("\n")[0][:300]
-        raise InputError(f"{file} holds no model that can be loaded here: {reason}") from error
+        raise InputError(f"{file} contains no model that can be loaded: {reason}") from error

@@ -1,4 +1,4 @@
-"""What runs answer with, as tuples that print what a person looks for, in at most ten lines."""
+"""Results of runs, as tuples whose representations are summaries of at most ten lines."""
 
 import html
 from collections.abc import Sequence
@@ -15,11 +15,11 @@ class _Fields(NamedTuple):
 
 
 class Answer(_Fields):
-    """The answer of a classifier to a text: the tuple `(label, probabilities)`.
+    """The result of a classifier for a text: the tuple `(label, probabilities)`.
 
     Attributes:
         label: The most probable class.
-        probabilities: Of each class, in the order of `classes`, float32 [C].
+        probabilities: The probability of each class, in the order of `classes`, float32 [C].
         classes: The labels.
 
     Args:
@@ -65,8 +65,8 @@ class Answer(_Fields):
 class TextAttention(tuple[Any, ...]):
     """The attention within a text, `(tokens, weights)`, or between two, `(source_tokens, target_tokens, weights)`.
 
-    The weights are [layers, heads, T, S]. Each row that is printed names a token and what it attends to most, by the
-    mean over layers and heads.
+    The weights are [layers, heads, T, S]. Each printed row contains a token and the tokens with the largest weights, by
+    the mean over layers and heads.
     """
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""What the runs of all tasks have in common."""
+"""The base class of the runs of all tasks."""
 
 import operator
 import os
@@ -20,16 +20,16 @@ from zoo.vocabulary import pad
 from zoo.workdir import WorkDir
 
 MAX_TEXT_BYTES = 1 << 15
-"""How much of a text is read, in bytes of UTF-8: ids are cut as well, but only after all that is read was tokenized."""
+"""Maximum length of a text in bytes of UTF-8; texts are cut before tokenization, ids after it."""
 
-_BATCH_SIZE = Option(64, int, "Texts that the model reads together.", minimum=1)
-_NEIGHBOURS = Option(5, int, "How many neighbours.", minimum=0)
+_BATCH_SIZE = Option(64, int, "Texts in a batch.", minimum=1)
+_NEIGHBOURS = Option(5, int, "Number of neighbours.", minimum=0)
 
-_ASKED = ("translate", "nbest", "classify", "generate", "embed_text", "score", "attention", "embed", "explore")
-"""Methods of runs that people ask first."""
+_MAIN_METHODS = ("translate", "nbest", "classify", "generate", "embed_text", "score", "attention", "embed", "explore")
+"""The methods that the representation of a run lists."""
 
 Inputs = dict[str, np.ndarray]
-"""Inputs of a model: arrays with the batch first."""
+"""Inputs of a model: arrays with the batch axis first."""
 
 
 class Run:
@@ -40,7 +40,7 @@ class Run:
         config: The resolved configuration, a dict.
         spec: The `ModelSpec`.
         path: The work directory.
-        tokenizers: A tuple with a field for each tokenizer.
+        tokenizers: A named tuple of the tokenizers.
 
     Args:
         path: The work directory.
@@ -68,14 +68,14 @@ class Run:
         self._predictors: dict[Hashable, Predictor] = {}
 
     def __repr__(self) -> str:
-        methods = [name for name in _ASKED if hasattr(type(self), name)]
+        methods = [name for name in _MAIN_METHODS if hasattr(type(self), name)]
         return (
             f"{type(self).__name__}: {self.spec.name} of {self.path}, {self.model.count_params():,} weights, "
             f"{self.spec.task}; {', '.join(methods)}"
         )
 
     def __getattr__(self, name: str) -> Any:
-        if name in _ASKED and "spec" in vars(self):
+        if name in _MAIN_METHODS and "spec" in vars(self):
             raise AttributeError(f"A {self.spec.task} such as {self.spec.name} has no `{name}`. This run is {self!r}")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
@@ -87,7 +87,7 @@ class Run:
             path: The work directory.
 
         Raises:
-            InputError: If it is no work directory, or its model has an unknown name.
+            InputError: If it is not a work directory, or its model has an unknown name.
         """
         return get_spec(WorkDir(path).read_config()["model"]["name"])
 
@@ -95,7 +95,7 @@ class Run:
         try:
             workdir.check_model()
         except InputError as error:
-            raise InputError(f"{error} With checkpoints, training.train --resume writes it anew.") from None
+            raise InputError(f"{error} If there are checkpoints, training.train --resume writes it again.") from None
         try:
             model = keras.saving.load_model(workdir.model, compile=False)
         except ValueError as error:
@@ -103,21 +103,21 @@ class Run:
             raise InputError(f"{workdir.model} is not a model of this version of the zoo: {reason}") from error
         return model if model.dtype_policy.name == "float32" else self._in_float32(model)
 
-    def _in_float32(self, kept: keras.Model) -> keras.Model:
-        """Returns a model that is kept in fewer bits as one that computes in float32."""
+    def _in_float32(self, low_precision_model: keras.Model) -> keras.Model:
+        """Returns a float32 model with the weights of a model of lower precision."""
         options = {name: value for name, value in self.config["model"].items() if name != "name"}
         model = create_model(self.spec.name, dtype="float32", **options)
-        for variable, value in zip(model.weights, kept.weights, strict=True):
+        for variable, value in zip(model.weights, low_precision_model.weights, strict=True):
             variable.assign(keras.ops.cast(value, "float32"))
         return model
 
     @property
     def members(self) -> Sequence["Run"]:
-        """The runs that answer together: this one alone, but in an `EnsembleRun`."""
+        """The members of an `EnsembleRun`; for other runs, the run itself."""
         return [self]
 
     def reloaded(self) -> "Run":
-        """Returns the run anew from its files, with weights of its own."""
+        """Loads the run again from its files, with separate weights."""
         return type(self)(self.path)
 
     def tokenizer_files(self) -> dict[str, Tokenizer]:
@@ -127,7 +127,7 @@ class Run:
 
     @property
     def reader(self) -> Tokenizer:
-        """The tokenizer of what the model reads."""
+        """The tokenizer of the model's input."""
         tokenizer: Tokenizer = self.tokenizers[0]
         return tokenizer
 
@@ -147,8 +147,8 @@ class Run:
 
         Args:
             texts: The texts.
-            contextual: Whether vectors are those that the model makes of the tokens in their context (by its encoder;
-                a language model knows what is before a token), or the rows of its table of embeddings.
+            contextual: Whether to return contextual vectors, as computed by the encoder (in a language model, from a
+                token and those before it), instead of rows of the embedding table.
 
         Returns:
             A list of `(tokens, vectors)` with vectors float32 [S, D].
@@ -160,22 +160,22 @@ class Run:
         return [(self.reader.pieces(row), self._vectors(method, row)) for row in self.ids(texts)]
 
     def _vectors(self, method: Callable[[np.ndarray], Any], row: list[int]) -> np.ndarray:
-        """Returns what a method of the model returns for one row of ids."""
+        """Returns the result of a method of the model for one row of ids."""
         vectors: np.ndarray = keras.ops.convert_to_numpy(method(np.array([row], "int32")))[0]
         return vectors
 
     def _attention_of(self, method: Callable[[np.ndarray], Any], texts: Sequence[str]) -> list[TextAttention]:
-        """Returns the tokens of each text, and the weights [layers, heads, T, T] that a method of the model returns."""
+        """Returns the tokens of each text and the weights [layers, heads, T, T] from a method of the model."""
         return [TextAttention((self.reader.pieces(row), self._vectors(method, row))) for row in self.ids(texts)]
 
     def compare(self, word: str, texts: Sequence[str], neighbours: int = 5) -> Comparison:
-        """Returns how alike the contextual vectors of one word are in several texts.
+        """Compares the contextual vectors of one word in several texts.
 
         Args:
-            word: The word, in any case; where a text has it twice, the first counts. The vector of a word of several
-                symbols is their mean.
+            word: The word, in any case; its first occurrence in each text is used. The vector of a word of several
+                tokens is their mean.
             texts: The texts.
-            neighbours: How many of the nearest other words of these texts are named for each text.
+            neighbours: Number of nearest other words, among all texts, to return for each text.
 
         Raises:
             InputError: If `texts` is one string or empty, or the word is not in one of them as the model reads them.
@@ -183,17 +183,17 @@ class Run:
         neighbours = _NEIGHBOURS.checked("neighbours", neighbours)
         rows = self.ids(texts)
         if not rows:
-            raise InputError("`texts` must have at least one text. Received: none.")
+            raise InputError("`texts` must contain at least one text. Received: none.")
         vectors = [self._vectors(self.model.represent, row) for row in rows]
         return compare_word(word, texts, rows, vectors, self.reader, neighbours)
 
     def explore(self, texts: Sequence[str], **options: Any) -> Page:
-        """Returns the attention explorer for texts: a page that shows itself in a notebook, or is saved as one file.
+        """Returns the attention explorer for texts: a page for notebooks that can also be saved as one file.
 
         Args:
             texts: The texts.
-            **options: Of translators `beam_size`, how many translations of each text, and those of `translate`; of
-                language models those of `generate`.
+            **options: For translators `beam_size`, the number of translations of each text, and the options of
+                `translate`; for language models the options of `generate`.
 
         Raises:
             InputError: If `texts` is one string or empty, or an option is out of range.
@@ -205,37 +205,37 @@ class Run:
         return Page([self._view(text, **options) for text in texts])
 
     def _view(self, text: str) -> View:
-        """Returns what the explorer shows of one text; a subclass may take options."""
+        """Returns the explorer's view of one text; a subclass may take options."""
         raise NotImplementedError
 
     def _check_kind(self, kind: str) -> None:
         """Checks that the model has a kind of attention.
 
         Raises:
-            InputError: If it has not; those that it has are named.
+            InputError: If it does not; the message lists the kinds that it has.
         """
         kinds = self.model.attention_kinds
         if kind not in kinds:
-            known = f"It has: {', '.join(kinds)}." if kinds else "It has no attention."
-            raise InputError(f"{self.spec.name} has no attention of the kind {kind!r}. {known}")
+            available = f"It has: {', '.join(kinds)}." if kinds else "It has no attention."
+            raise InputError(f"{self.spec.name} has no attention of the kind {kind!r}. {available}")
 
     def _predictor(self, key: Hashable, make: Callable[[], keras.Model]) -> Predictor:
-        """Returns the predictor of a key, which is made when it is first asked for: tracing takes seconds."""
+        """Returns the cached predictor of a key, or creates it; tracing takes seconds."""
         if key not in self._predictors:
             self._predictors[key] = Predictor(make())
         return self._predictors[key]
 
     @property
     def _static_shapes(self) -> bool:
-        return bool(keras.backend.backend() == "jax")  # which compiles for every new shape
+        return bool(keras.backend.backend() == "jax")  # JAX compiles for every new shape.
 
     def _in_batches(
         self, rows: Sequence[list[int]], batch_size: int, max_width: int | None
     ) -> Iterator[tuple[list[int], np.ndarray]]:
-        """Yields the indices of rows of like length, and those rows as one padded array.
+        """Yields indices of rows of similar length, and those rows as one padded array.
 
-        So there is little padding, and a batch of decoding ends when its longest row does. The array may have more
-        rows than there are indices.
+        This reduces padding, and decoding a batch takes as long as its longest row. The array may have more rows than
+        there are indices.
         """
         order = sorted(range(len(rows)), key=lambda index: len(rows[index]))
         for start in range(0, len(order), batch_size):
@@ -252,10 +252,10 @@ class Run:
         inputs: Callable[[list[int], np.ndarray], Inputs],
         max_width: int | None = None,
     ) -> list[Any]:
-        """Returns what a model makes of each row, in their order.
+        """Returns the model's outputs for each row, in order.
 
-        `inputs` returns the model's inputs from the indices of rows and those rows, padded. `max_width` is the largest
-        width of an array where widths are rounded up, so that shapes are few.
+        `inputs` returns the model's inputs, given the indices of rows and those rows, padded. `max_width` limits the
+        width of arrays where widths are rounded up to reduce the number of shapes.
 
         Raises:
             InputError: If `batch_size` is not a positive integer.
@@ -265,49 +265,49 @@ class Run:
         results: list[Any] = [None] * len(rows)
         outputs = predictor.predict_batches([inputs(*batch) for batch in batches])
         for (indices, _), output in zip(batches, outputs, strict=True):
-            for place, index in enumerate(indices):
-                results[index] = keras.tree.map_structure(operator.itemgetter(place), output)
+            for position, index in enumerate(indices):
+                results[index] = keras.tree.map_structure(operator.itemgetter(position), output)
         return results
 
     def _pad_like(self, batch: np.ndarray, rows: list[list[int]]) -> np.ndarray:
-        """Returns rows as an array with as many rows as the batch, at least one symbol wide."""
+        """Returns rows as an array with as many rows as the batch, at least one token wide."""
         return pad(rows, self._width(rows), len(batch))
 
     def _width(self, rows: list[list[int]]) -> int:
-        """Returns the width of an array for these rows, at least 1; one of few where shapes are to be few."""
+        """Returns the width of an array for these rows, at least 1; rounded up on backends with static shapes."""
         width = max(1, *map(len, rows))
         return -(-width // 16) * 16 if self._static_shapes else width
 
 
 def cut_texts(texts: Sequence[str], from_end: bool = False) -> list[str]:
-    """Returns texts of at most `MAX_TEXT_BYTES`; what is left of a character that is cut in two is U+FFFD.
+    """Returns texts cut to at most `MAX_TEXT_BYTES`; a character that is cut in two becomes U+FFFD.
 
-    With `from_end` the ends are kept rather than the beginnings.
+    With `from_end`, the ends remain instead of the beginnings.
     """
-    kept = slice(-MAX_TEXT_BYTES, None) if from_end else slice(MAX_TEXT_BYTES)
+    remaining = slice(-MAX_TEXT_BYTES, None) if from_end else slice(MAX_TEXT_BYTES)
 
     def cut(text: str) -> str:
         if 4 * len(text) <= MAX_TEXT_BYTES:  # no character has more bytes
             return text
-        return without_surrogates(text).encode("utf-8")[kept].decode("utf-8", "replace")
+        return without_surrogates(text).encode("utf-8")[remaining].decode("utf-8", "replace")
 
     return [cut(text) for text in texts]
 
 
 def read_texts(tokenizer: Tokenizer, texts: Sequence[str], limit: int) -> list[list[int]]:
-    """Returns the ids of whole texts, see `Tokenizer.whole`, cut at `limit` symbols."""
+    """Returns the ids of whole texts, see `Tokenizer.whole`, cut at `limit` tokens."""
     return [tokenizer.whole(row, limit) for row in tokenizer.encode(cut_texts(texts))]
 
 
 def as_texts(texts: Any, name: str = "texts") -> list[str]:
-    """Returns texts as strings: of a list, an array, a column of a table or a tensor, of strings or of bytes in UTF-8.
+    """Converts texts to strings: a list, an array, a column of a table or a tensor, of strings or bytes in UTF-8.
 
     Args:
         texts: The texts.
         name: The name of the argument, for the error.
 
     Raises:
-        InputError: If it is a single string, or something in it is no text; its row is named.
+        InputError: If it is a single string, or an element is not a text; the message contains its row.
     """
     if hasattr(texts, "numpy"):
         texts = texts.numpy()

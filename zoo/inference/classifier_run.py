@@ -14,7 +14,7 @@ from zoo.inference.text_encoder_run import TextEncoderRun
 from zoo.workdir import WorkDir
 
 MAX_TEXT_LENGTH = 512
-"""Symbols of a text that are read, the end included; the rest is cut off."""
+"""Maximum number of tokens of a text, including the end; longer texts are cut."""
 
 
 class ClassifierRun(TextEncoderRun):
@@ -28,7 +28,7 @@ class ClassifierRun(TextEncoderRun):
         path: See `Run`.
 
     Raises:
-        InputError: See `Run`; or if the configuration names no classes.
+        InputError: See `Run`; or if the configuration contains no classes.
     """
 
     def __init__(self, path: str | os.PathLike[str]):
@@ -50,7 +50,7 @@ class ClassifierRun(TextEncoderRun):
 
         Args:
             texts: The texts.
-            batch_size: Texts read together.
+            batch_size: Texts in a batch.
 
         Raises:
             InputError: If `texts` is one string, or an option is out of range.

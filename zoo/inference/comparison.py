@@ -1,4 +1,4 @@
-"""One word in several texts: where it is, and how alike its vectors are."""
+"""Locates one word in several texts and compares its vectors."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ class Comparison:
     Attributes:
         word: The word.
         texts: The texts.
-        cosines: Of the word's vectors in each two texts, float32 [n, n].
+        cosines: The cosines of the word's vectors in each pair of texts, float32 [n, n].
         neighbours: For each text, the nearest words of all texts, nearest first: (word, number of its text, cosine).
-        vectors: The word's vector in each text, the mean of those of its symbols, float32 [n, D].
+        vectors: The word's vector in each text, the mean over its tokens, float32 [n, D].
     """
 
     word: str
@@ -32,13 +32,13 @@ class Comparison:
         for number, (text, cosines, neighbours) in enumerate(
             zip(self.texts, self.cosines, self.neighbours, strict=True)
         ):
-            nearest = ", ".join(f"{word} ({where}) {cosine:.2f}" for word, where, cosine in neighbours)
+            nearest = ", ".join(f"{word} ({index}) {cosine:.2f}" for word, index, cosine in neighbours)
             lines += [f"{number}: {' '.join(f'{cosine:5.2f}' for cosine in cosines)}  {text}", f"   nearest: {nearest}"]
         return "\n".join(lines)
 
 
 def words_of(tokenizer: Tokenizer, ids: Sequence[int]) -> list[tuple[str, slice]]:
-    """Returns the words of a row of ids, as the tokenizer reads them, and which of the ids each is made of."""
+    """Returns the words of a row of ids, as the tokenizer decodes them, and the ids of each as a slice."""
     ends = [len(text) for text in tokenizer.decode([list(ids[:end]) for end in range(len(ids) + 1)])]
     text = tokenizer.decode([list(ids)])[0]
     words: list[tuple[str, slice]] = []
@@ -53,9 +53,9 @@ def words_of(tokenizer: Tokenizer, ids: Sequence[int]) -> list[tuple[str, slice]
     return words
 
 
-def _joins(text: str, place: int) -> bool:
-    """Returns whether a word goes on from one character to the next."""
-    return 0 < place < len(text) and text[place - 1].isalnum() and text[place].isalnum()
+def _joins(text: str, index: int) -> bool:
+    """Returns whether the character at `index` belongs to the same word as the previous one."""
+    return 0 < index < len(text) and text[index - 1].isalnum() and text[index].isalnum()
 
 
 def compare_word(
@@ -66,15 +66,15 @@ def compare_word(
     tokenizer: Tokenizer,
     count: int,
 ) -> Comparison:
-    """Returns how alike the vectors of a word are in several texts.
+    """Compares the vectors of a word in several texts.
 
     Args:
         word: The word, in any case.
         texts: The texts.
-        rows: The ids of each.
-        vectors: Of the ids of each, [S, D].
-        tokenizer: Of the ids.
-        count: How many neighbours.
+        rows: The ids of each text.
+        vectors: The vectors of the ids of each text, [S, D].
+        tokenizer: The tokenizer of the ids.
+        count: Number of neighbours.
 
     Raises:
         InputError: If the word is not in one of the texts as the model reads them.
@@ -84,8 +84,8 @@ def compare_word(
         words = words_of(tokenizer, row)
         place = next((index for index, (name, _) in enumerate(words) if name.lower() == word.lower()), None)
         if place is None:
-            read = " ".join(name for name, _ in words)
-            raise InputError(f"{word!r} is not a word of {text!r}, which the model reads as {read!r}.")
+            tokenized = " ".join(name for name, _ in words)
+            raise InputError(f"{word!r} is not a word of {text!r}, which the model reads as {tokenized!r}.")
         span = words[place][1]
         occurrences.append(matrix[span].mean(axis=0))
         others += [

@@ -1,4 +1,4 @@
-"""Models together with what is done with their logits: ids in; ids, or their log probabilities, out."""
+"""Models that wrap a trained one and decode or score: ids in; ids or their log probabilities out."""
 
 from typing import Any
 
@@ -13,13 +13,13 @@ SYMBOLS = decoding.SpecialIds(start=START, end=END, pad=PAD)
 
 
 def shifted(ids: Any) -> Any:
-    """Returns what predicts `ids` [B, T] under teacher forcing: the start, then all but the last symbol, [B, T]."""
+    """Returns the decoder inputs for target `ids` [B, T] under teacher forcing: the start, then all but the last."""
     inputs = ops.concatenate([ops.full_like(ids[:, :1], START), ids[:, :-1]], axis=1)
-    return ops.where(ops.equal(ids, PAD), PAD, inputs)  # nothing is predicted after the end
+    return ops.where(ops.equal(ids, PAD), PAD, inputs)  # padding after the end
 
 
 class Wrapper(keras.Model):
-    """Base of the models around a trained one, whose weights they share."""
+    """Base of models that wrap a trained one and share its weights."""
 
     def __init__(self, model: keras.Model) -> None:
         super().__init__(dtype=model.dtype_policy)
@@ -28,7 +28,7 @@ class Wrapper(keras.Model):
 
 
 class Decoder(Wrapper):
-    """Base of `Translator` and `Generator`; a subclass names the class of its options and overrides `search`."""
+    """Base of `Translator` and `Generator`; a subclass sets `options_class` and overrides `search`."""
 
     options_class: type[Any]
 
@@ -38,7 +38,7 @@ class Decoder(Wrapper):
         self.resizes = decoding.can_resize() if resizes is None else resizes
 
     def search(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        """Returns what a call returns; within `weights_of_steps` of the model."""
+        """Returns the result of a call; runs in the context `weights_of_steps` of the model."""
         raise NotImplementedError(f"{type(self).__name__} must override `search`.")
 
     def call(self, inputs: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Several trained translators that choose every symbol together."""
+"""Ensembles of trained translators, which choose every token together."""
 
 import math
 import os
@@ -14,20 +14,20 @@ from zoo.models.shared.embeddings import layers_of_steps
 
 
 class Ensemble(keras.Model):
-    """Translators of the same symbols as one, by the mean of their probabilities.
+    """Several translators of equal vocabularies as one model, by the mean of their probabilities.
 
     `P(y_t | y_<t, x) = (1/M) Σ_m P_m(y_t | y_<t, x)`
 
-    It has the interface of a `Seq2SeqModel`. Memories and states are tuples with one of each member; logits are the
-    logarithms of the mean probabilities, in float32. The attention of the members stands side by side in the axis of
-    layers; where their numbers of heads differ, each layer has one, the mean of its heads. So do their vectors in the
-    last axis.
+    It has the interface of a `Seq2SeqModel`. Memories and states are tuples over the members; logits are the logarithms
+    of the mean probabilities, in float32. The attention of the members is concatenated along the axis of layers; if
+    their numbers of heads differ, each layer has one head, the mean of its heads. Their vectors are concatenated along
+    the last axis.
 
     Args:
         members: `Seq2SeqModel`s of equal vocabularies.
 
     Attributes:
-        attends: Whether all members attend.
+        attends: Whether all members have attention.
         attention_kinds: The kinds of attention that all members have.
 
     Reference:
@@ -60,12 +60,12 @@ class Ensemble(keras.Model):
     def decode(self, target: Any, memory: Any, training: bool | None = None) -> tuple[Any, None]:
         """See `Seq2SeqModel`; the weights are those of `attention`."""
         pairs = zip(self.members, memory, strict=True)
-        return _mean([member.decode(target, own, training=training)[0] for member, own in pairs]), None
+        return _mean([member.decode(target, own_memory, training=training)[0] for member, own_memory in pairs]), None
 
     def initial_state(self, memory: Any, max_length: Any = None, sharing: int = 1) -> Any:
         """See `Seq2SeqModel`."""
         pairs = zip(self.members, memory, strict=True)
-        return tuple(member.initial_state(own, max_length, sharing) for member, own in pairs)
+        return tuple(member.initial_state(own_memory, max_length, sharing) for member, own_memory in pairs)
 
     def readout(self, symbols: Any) -> Any:
         """See `Seq2SeqModel`."""
@@ -81,12 +81,12 @@ class Ensemble(keras.Model):
         readout: Any = None,
     ) -> tuple[Any, ...]:
         """See `Seq2SeqModel`."""
-        chosen = [{}] * len(self.members) if readout is None else [{"readout": own} for own in readout]
-        answers = [
-            member.decode_step(last, own_state, own_memory, sharing, return_attention_scores, **own)
-            for member, own_state, own_memory, own in zip(self.members, state, memory, chosen, strict=True)
+        options = [{}] * len(self.members) if readout is None else [{"readout": own_readout} for own_readout in readout]
+        results = [
+            member.decode_step(last, own_state, own_memory, sharing, return_attention_scores, **own_options)
+            for member, own_state, own_memory, own_options in zip(self.members, state, memory, options, strict=True)
         ]
-        logits, *attention, states = zip(*answers, strict=True)
+        logits, *attention, states = zip(*results, strict=True)
         return _mean(logits), *map(_joined, attention), states
 
     def represent(self, source: Any) -> Any:
@@ -99,8 +99,8 @@ class Ensemble(keras.Model):
 
     def attentions(self, source: Any, target: Any) -> dict[str, Any]:
         """See `Seq2SeqModel`."""
-        of_members = [member.attentions(source, target) for member in self.members]
-        return {kind: _joined([own[kind] for own in of_members]) for kind in self.attention_kinds}
+        attentions = [member.attentions(source, target) for member in self.members]
+        return {kind: _joined([kinds[kind] for kinds in attentions]) for kind in self.attention_kinds}
 
     def attention(self, source: Any, target: Any) -> Any:
         """See `Seq2SeqModel`."""
@@ -109,27 +109,27 @@ class Ensemble(keras.Model):
 
 def _mean(logits: Sequence[Any]) -> Any:
     """Returns the logarithms of the mean of the probabilities, given the logits of each member."""
-    log_probs = [ops.log_softmax(ops.cast(own, "float32"), axis=-1) for own in logits]
+    log_probs = [ops.log_softmax(ops.cast(member_logits, "float32"), axis=-1) for member_logits in logits]
     return ops.logsumexp(ops.stack(log_probs), axis=0) - math.log(len(log_probs))
 
 
 def _joined(weights: Sequence[Any]) -> Any:
-    """Returns attention weights [B, layers, heads, ...] of several models side by side in the axis of layers."""
-    if len({own.shape[2] for own in weights}) > 1:
-        weights = [ops.mean(own, axis=2, keepdims=True) for own in weights]
+    """Concatenates attention weights [B, layers, heads, ...] of several models along the axis of layers."""
+    if len({tensor.shape[2] for tensor in weights}) > 1:
+        weights = [ops.mean(tensor, axis=2, keepdims=True) for tensor in weights]
     return ops.concatenate(list(weights), axis=1)
 
 
 class EnsembleRun(Seq2SeqRun):
-    """Several trained translators as one, which is what `zoo.load` returns for a list of work directories.
+    """Several trained translators as one run; `zoo.load` returns it for a list of work directories.
 
-    Paths, configuration and shortlist are those of the first.
+    Path, configuration and shortlist are those of the first member.
 
     Args:
         paths: The work directories, whose tokenizers must be the same.
 
     Raises:
-        InputError: If there is none, one is no translator, or their tokenizers differ.
+        InputError: If the list is empty, a member is not a translator, or their tokenizers differ.
     """
 
     def __init__(self, paths: Sequence[str | os.PathLike[str]]) -> None:

@@ -1,4 +1,4 @@
-"""What the explorer shows of a run: a `View` for each text."""
+"""The explorer's `View` of each text of a run."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from zoo.inference.seq2seq_run import Hypothesis, Seq2SeqRun
 
 CUT = "Only the first {count} tokens of this text are shown: the model reads no more at once."
-"""What a view notes of a text that is too long."""
+"""The note in the view of a text that is too long."""
 
 
 def translation_view(run: "Seq2SeqRun", text: str, beam_size: int, **options: Any) -> View:
@@ -26,8 +26,8 @@ def translation_view(run: "Seq2SeqRun", text: str, beam_size: int, **options: An
     Args:
         run: The run.
         text: The source text.
-        beam_size: How many translations.
-        **options: Those of decoding.
+        beam_size: Number of translations.
+        **options: Options of decoding.
     """
     (hypotheses,), (source,) = run.nbest([text], beam_size=beam_size, **options), run.source_ids([text])
     predictions = run.predictions([text] * len(hypotheses), hypotheses)
@@ -84,15 +84,15 @@ def continuation_view(run: "LanguageModelRun", text: str, **options: Any) -> Vie
 
     Args:
         run: The run.
-        text: What the text begins with.
-        **options: Those of `LanguageModelRun.continuations`.
+        text: The prompt.
+        **options: Options of `LanguageModelRun.continuations`.
     """
     (continuation,), (prompt,) = run.continuations([text], **options), run.ids([text])
     whole = text + continuation.text
     (ids,), (predictions,) = run.ids([whole]), run.predictions([whole])
     before, weights = run.reader.pieces(ids), _weights(run.model.attentions, ids)
-    given = min(len(prompt) - 1, len(ids))
-    answer = _answer(continuation.text, continuation.log_prob, None, before, predictions, weights, given)
+    length = min(len(prompt) - 1, len(ids))
+    answer = _answer(continuation.text, continuation.log_prob, None, before, predictions, weights, length)
     return View("language_model", run.spec.name, text, answers=[answer], notes=_notes(run, whole, len(ids)))
 
 
@@ -109,7 +109,7 @@ def _answer(
     before: Sequence[str],
     predictions: Sequence[Prediction],
     attention: dict[str, Attention],
-    given: int = 0,
+    prompt_length: int = 0,
 ) -> AnswerView:
     return AnswerView(
         text,
@@ -120,12 +120,12 @@ def _answer(
         [prediction.log_prob for prediction in predictions],
         [prediction.alternatives for prediction in predictions],
         attention,
-        given,
+        prompt_length,
     )
 
 
 def _weights(attentions: Any, *rows: list[int]) -> dict[str, Attention]:
-    """Returns each kind of attention that a model has for one row of ids of each side."""
+    """Returns each kind of attention of a model, given one row of ids for each of its inputs."""
     weights = attentions(*(np.array([row], "int32") for row in rows))
     arrays = {kind: keras.ops.convert_to_numpy(values)[0] for kind, values in weights.items()}
     return {kind: Attention(list(layers.astype(np.float32))) for kind, layers in arrays.items()}

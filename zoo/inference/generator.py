@@ -1,4 +1,4 @@
-"""A language model together with its decoding: ids of prompts in, ids of whole texts out."""
+"""A language model with its decoding: ids of prompts in, ids of whole texts out."""
 
 import dataclasses
 from typing import Any
@@ -12,7 +12,7 @@ from zoo.vocabulary import PAD, START
 
 
 def constraints(model: Any, prompt: Any, max_length: int, no_repeat_ngram: int) -> decoding.Constraints:
-    """Returns what the texts of a language model may look like that begin with prompts [B, P], padded with 0."""
+    """Returns the decoding constraints of a language model for prompts [B, P], padded with 0."""
     if not model.start_symbol:
         is_empty = ops.logical_and(ops.equal(prompt, PAD), ops.equal(ops.arange(ops.shape(prompt)[1]), 0))
         prompt = ops.where(is_empty, START, prompt)
@@ -22,21 +22,21 @@ def constraints(model: Any, prompt: Any, max_length: int, no_repeat_ngram: int) 
 
 
 class TextScorer(Wrapper):
-    """How probable texts are to a language model.
+    """The log probabilities of texts by a language model.
 
     Args:
         model: A `LanguageModel`.
 
     Call arguments:
-        inputs: Dict with `tokens` [B, T], int32, padded with 0 at the end, T from 1 to the model's `max_length`;
-            and, where it is not the start and then `tokens` themselves, what stands `before` each of them, [B, T].
+        inputs: Dict with `tokens` [B, T], int32, padded with 0 at the end, T from 1 to the model's `max_length`. The
+            optional `before` [B, T] contains the token before each of them; by default the start, then `tokens`.
 
     Returns:
-        The log probability of each text, float32 [B]; without `start_symbol` of all but its first symbol.
+        The log probability of each text, float32 [B]; without `start_symbol`, its first token does not count.
     """
 
     def logits(self, inputs: dict[str, Any]) -> tuple[Any, Any]:
-        """Returns logits [B, T, V] and the symbols that they are of, [B, T]."""
+        """Returns logits [B, T, V] and the tokens that they predict, [B, T]."""
         tokens = inputs["tokens"]
         if "before" in inputs:
             return self.model({"tokens": inputs["before"]}, training=False), tokens
@@ -50,25 +50,25 @@ class TextScorer(Wrapper):
 
 
 class Generator(Decoder):
-    """Prompts to texts, the same code in evaluation and in the exported graph.
+    """Generates texts from prompts, with the same code in evaluation and in the exported graph.
 
     Args:
         model: A `LanguageModel`.
-        options: How it is decoded, a `GenerationOptions`. Default: with all defaults.
-        resizes: Whether rows that are done leave the loop; see `zoo.decoding`. Default: where the backend can do that.
+        options: The decoding options, a `GenerationOptions`. Default: with all defaults.
+        resizes: Whether finished rows leave the loop; see `zoo.decoding`. Default: if the backend supports it.
 
     Call arguments:
-        inputs: Dict with `prompt` [B, P], int32, padded with 0 at the end, P from 1 to `max_length`; and where symbols
-            are drawn `seed` [B] and `row` [B], int32 (see `decoding.sample`).
+        inputs: Dict with `prompt` [B, P], int32, padded with 0 at the end, P from 1 to `max_length`; for sampling, also
+            `seed` [B] and `row` [B], int32 (see `decoding.sample`).
 
     Returns:
-        Dict with `ids` [B, max_length], the prompt included, padded, and `log_prob` [B], float32, of what follows it.
+        Dict with `ids` [B, max_length], including the prompt, padded, and `log_prob` [B], float32, of the continuation.
 
     Attributes:
         options: The options, resolved for the model.
 
     Raises:
-        InputError: If the model cannot be decoded like this.
+        InputError: If the model does not support the options.
     """
 
     options: GenerationOptions

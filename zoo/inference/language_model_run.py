@@ -16,16 +16,16 @@ from zoo.inference.text_encoder_run import Tokenizers
 from zoo.vocabulary import END, PAD, START
 
 
-def cut_prompt(ids: list[int], room: int) -> list[int]:
-    """Returns the ids of a prompt; the last `room // 2` if they leave no room for an answer in `room` symbols."""
-    return ids if len(ids) < room else ids[len(ids) - room // 2 :]
+def cut_prompt(ids: list[int], max_length: int) -> list[int]:
+    """Returns the ids of a prompt, or the last `max_length // 2` of them if they are not fewer than `max_length`."""
+    return ids if len(ids) < max_length else ids[len(ids) - max_length // 2 :]
 
 
 class Continuation(NamedTuple):
-    """How a model continues a text.
+    """A continuation of a text by a model.
 
     Attributes:
-        text: What follows.
+        text: The text of the continuation.
         log_prob: Its log probability.
     """
 
@@ -34,11 +34,11 @@ class Continuation(NamedTuple):
 
 
 class Score(NamedTuple):
-    """How probable a text is.
+    """The log probability of a text.
 
     Attributes:
-        log_prob: Its log probability; of a model without `start_symbol` that of all but its first symbol.
-        num_tokens: Its number of symbols.
+        log_prob: Its log probability; for a model without `start_symbol`, its first token does not count.
+        num_tokens: Its number of tokens.
     """
 
     log_prob: float
@@ -59,7 +59,7 @@ class LanguageModelRun(Run):
     tokenizers_type = Tokenizers
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """See `Run`; the start comes first, if the model has one, and as much is read as the model can hold."""
+        """See `Run`; texts begin with the start, if the model has one, and are cut to the model's `max_length`."""
         texts = as_texts(texts)
         rows = self.tokenizers.text.encode(cut_texts(texts))
         if not self.model.start_symbol:
@@ -67,7 +67,7 @@ class LanguageModelRun(Run):
         return [[START, *row][: self.model.max_length] for row in rows]
 
     def attention(self, texts: Sequence[str], kind: str = "decoder") -> list[TextAttention]:
-        """Returns the tokens of each text, the start first, and the attention of each to itself and those before it.
+        """Returns the tokens of each text, the start first, and the attention of each to itself and previous ones.
 
         Args:
             texts: The texts.
@@ -108,18 +108,18 @@ class LanguageModelRun(Run):
         no_repeat_ngram: int = 0,
         batch_size: int = 64,
     ) -> list[Continuation]:
-        """Returns the continuation of each text, and how probable it is.
+        """Returns the continuation of each text and its log probability.
 
         Args:
-            texts: What each text begins with; may be empty. Of one that leaves no room for an answer the end is read,
-                half of `max_length`.
-            temperature: See `zoo.decoding_options.GenerationOptions`, as for the options below.
-            top_k: Draw among this many most probable symbols only; 0 for all.
-            top_p: Draw among the fewest symbols that together have this probability.
-            seed: Seed of the draws, an integer of 32 bits. The same texts in the same order get the same answers.
-            max_length: Largest number of symbols, those of the text included. Default: all that the model can hold.
-            no_repeat_ngram: No n symbols come twice, those of the text included; 0: they may.
-            batch_size: Texts decoded together.
+            texts: The prompts; may be empty. A prompt of `max_length` or more tokens is cut to the last half of
+                `max_length`.
+            temperature: See `zoo.decoding_options.GenerationOptions`, also for the options below.
+            top_k: Sample only from this many most probable tokens; 0 for all.
+            top_p: Sample from the smallest set of most probable tokens with this total probability.
+            seed: Seed of the samples, an integer of 32 bits; the same texts in the same order give the same results.
+            max_length: Maximum number of tokens, including the prompt. Default: the maximum of the model.
+            no_repeat_ngram: No n-gram of this size occurs twice, including the prompt's; 0 for no such constraint.
+            batch_size: Texts in a batch.
 
         Raises:
             InputError: If `texts` is one string, or an option is out of range.
@@ -129,26 +129,26 @@ class LanguageModelRun(Run):
         request = GenerationOptions(
             temperature=temperature, top_k=top_k, top_p=top_p, max_length=max_length, no_repeat_ngram=no_repeat_ngram
         ).resolved(self.model)
-        room = request.max_length or 0
-        rows = [cut_prompt(row, room) for row in self.tokenizers.text.encode(cut_texts(texts, from_end=True))]
+        limit = request.max_length or 0
+        rows = [cut_prompt(row, limit) for row in self.tokenizers.text.encode(cut_texts(texts, from_end=True))]
 
         def inputs(indices: list[int], batch: np.ndarray) -> Inputs:
             numbers = np.resize(indices, len(batch)).astype("int32")
             return {"prompt": batch, "seed": np.full_like(numbers, seed), "row": numbers}
 
         generator = self._predictor(request, lambda: Generator(self.model, request))
-        outputs = self._predict(generator, _never_empty(rows), batch_size, inputs, room)
+        outputs = self._predict(generator, _never_empty(rows), batch_size, inputs, limit)
         return [
             Continuation(self._text_after(len(row), output["ids"].tolist()), float(output["log_prob"]))
             for row, output in zip(rows, outputs, strict=True)
         ]
 
     def score(self, texts: Sequence[str], batch_size: int = 64) -> list[Score]:
-        """Returns the log probability of each text, of which as much is read as the model can hold.
+        """Returns the log probability of each text, cut to the model's `max_length`.
 
         Args:
             texts: The texts.
-            batch_size: Texts scored together.
+            batch_size: Texts in a batch.
 
         Raises:
             InputError: If `texts` is one string.
@@ -161,11 +161,11 @@ class LanguageModelRun(Run):
         return [Score(float(score), len(row)) for score, row in zip(scores, rows, strict=True)]
 
     def predictions(self, texts: Sequence[str], batch_size: int = 16) -> list[list[Prediction]]:
-        """Returns, for each text, how probable each symbol is, that of its end too, and what else could stand there.
+        """Returns the log probability and the most probable alternatives of each token of each text and of its end.
 
         Args:
-            texts: The texts, of which as much is read as the model can hold.
-            batch_size: Texts scored together.
+            texts: The texts, cut to the model's `max_length`.
+            batch_size: Texts in a batch.
 
         Raises:
             InputError: If `texts` is one string.
@@ -186,11 +186,11 @@ class LanguageModelRun(Run):
         return continuation_view(self, text, **options)
 
     def _text_after(self, length: int, ids: list[int]) -> str:
-        """Returns the text of ids without that of the first `length` of them; what joins the two belongs to it."""
-        whole, prompt = self.tokenizers.text.decode([ids, ids[:length]])
-        return whole[len(prompt) :]
+        """Returns the text of ids after that of the first `length` ids, including the space between both."""
+        text, prompt = self.tokenizers.text.decode([ids, ids[:length]])
+        return text[len(prompt) :]
 
 
 def _never_empty(rows: list[list[int]]) -> list[list[int]]:
-    """Returns rows with one symbol of padding for each that is empty."""
+    """Returns rows in which empty ones are replaced by one padding token."""
     return [row or [PAD] for row in rows]

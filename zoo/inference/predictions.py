@@ -1,4 +1,4 @@
-"""How probable each symbol of an answer is, and what could have stood in its place."""
+"""The log probability of each token of a result, and its most probable alternatives."""
 
 from typing import Any, NamedTuple
 
@@ -9,16 +9,16 @@ from zoo.inference.decoders import SYMBOLS, Wrapper
 from zoo.text import Tokenizer
 
 ALTERNATIVES = 5
-"""How many of the most probable symbols are named for each position."""
+"""The number of alternatives for each position."""
 
 
 class Prediction(NamedTuple):
-    """One position of an answer.
+    """One position of a result.
 
     Attributes:
-        token: The symbol that stands there.
-        log_prob: Its log probability, given what is before it.
-        alternatives: The most probable symbols there and their log probabilities, best first.
+        token: The token at this position.
+        log_prob: Its log probability, given all previous tokens.
+        alternatives: The most probable tokens at this position and their log probabilities, best first.
     """
 
     token: str
@@ -27,14 +27,14 @@ class Prediction(NamedTuple):
 
 
 class SymbolScorer(Wrapper):
-    """How probable each symbol is, the same code in Python and in the exported graph.
+    """The log probability of each token, with the same code in Python and in the exported graph.
 
     Args:
         scorer: A `Scorer` or a `TextScorer`.
-        alternatives: How many of the most probable symbols are returned for each position.
+        alternatives: The number of most probable tokens to return for each position.
 
     Call arguments:
-        inputs: Those of the scorer.
+        inputs: The inputs of the scorer.
 
     Returns:
         See `zoo.decoding.symbol_log_probs`.
@@ -50,7 +50,7 @@ class SymbolScorer(Wrapper):
 
 
 def read_predictions(tokenizer: Tokenizer, ids: list[int], output: dict[str, np.ndarray]) -> list[Prediction]:
-    """Returns what a `SymbolScorer` says of one row of ids, as symbols."""
+    """Returns the outputs of a `SymbolScorer` for one row of ids as `Prediction`s."""
     return [
         Prediction(token, float(log_prob), list(zip(tokenizer.pieces(symbols), map(float, values), strict=True)))
         for token, log_prob, symbols, values in zip(

@@ -1,4 +1,4 @@
-"""A model as a function of arrays, whatever the backend."""
+"""A model as a function of arrays, on any backend."""
 
 import importlib
 from collections.abc import Iterator, Sequence
@@ -10,20 +10,20 @@ import keras
 from zoo.cores import computing_cores
 
 MAX_PARALLEL_BATCHES = 8
-"""Batches that are computed at a time; each takes its memory."""
+"""Maximum number of batches that are computed at the same time; each needs memory."""
 
 
 class Predictor:
     """A model as a function of arrays: `predictor(inputs)`.
 
-    On TensorFlow one graph serves arrays of all sizes; Keras' own `predict` traces up to three, and tracing decoding
-    takes seconds.
+    On TensorFlow, one graph is used for arrays of all sizes. Keras' own `predict` traces up to three graphs, and
+    tracing decoding takes seconds.
 
     Args:
         model: The model.
 
     Call arguments:
-        inputs: A dict of arrays with the batch first.
+        inputs: A dict of arrays with the batch axis first.
 
     Returns:
         The model's outputs: nested arrays.
@@ -46,10 +46,10 @@ class Predictor:
         return keras.tree.map_structure(lambda tensor: tensor.numpy(), outputs)
 
     def predict_batches(self, batches: Sequence[dict[str, Any]]) -> Iterator[Any]:
-        """Yields the model's outputs for each batch, in their order; best with those first that take longest.
+        """Yields the model's outputs for each batch, in order; the slowest batches should come first.
 
-        On the cores of a processor, TensorFlow computes as many at a time: most operations of decoding are too small
-        for more than one core.
+        With TensorFlow on CPUs, each core computes a batch, because most operations of decoding are too small for more
+        than one core.
         """
         parallel = min(computing_cores(), MAX_PARALLEL_BATCHES, len(batches))
         if parallel < 2:

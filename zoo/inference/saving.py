@@ -1,4 +1,4 @@
-"""A model that was trained in Python, as a work directory."""
+"""Saves a model that was trained in Python as a work directory."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from zoo.text import Tokenizer
 from zoo.workdir import WorkDir, new_folder
 
 UNKNOWN_DATA = "python"
-"""The SPEC of data that no command has read."""
+"""The SPEC of data that was not read by a command."""
 
 
 def save_run(
@@ -25,18 +25,18 @@ def save_run(
 ) -> None:
     """See `zoo.save_run`."""
     spec = _spec_of(model)
-    by_name = _named(spec, model, tokenizers)
+    by_name = _tokenizers_by_name(spec, model, tokenizers)
     data: dict[str, Any] = {"spec": UNKNOWN_DATA}
     if spec.task == "classifier":
         data["classes"] = _checked_classes(model, classes)
     elif classes is not None:
-        raise InputError(f"`classes` is for classifiers. Received: {classes!r} for {spec.name}, {spec.task}.")
+        raise InputError(f"`classes` is only for classifiers. Received: {classes!r} for {spec.name}, {spec.task}.")
     with new_folder(Path(path)) as temporary:
         _write(WorkDir(temporary), spec, model, by_name, data)
 
 
 def _spec_of(model: keras.Model) -> ModelSpec:
-    """Returns the spec of a model: the one that it is called after, or else the first of its class."""
+    """Returns the spec with the model's name, or else the first spec of its class."""
     specs = {name: spec for name in list_models() if (spec := get_spec(name)).load_class() is type(model)}
     if specs:
         return specs.get(model.name, next(iter(specs.values())))
@@ -45,18 +45,20 @@ def _spec_of(model: keras.Model) -> ModelSpec:
     )
 
 
-def _named(spec: ModelSpec, model: Any, tokenizers: Tokenizer | Sequence[Tokenizer]) -> dict[str, Tokenizer]:
+def _tokenizers_by_name(
+    spec: ModelSpec, model: Any, tokenizers: Tokenizer | Sequence[Tokenizer]
+) -> dict[str, Tokenizer]:
     """Returns the tokenizers by the names of their files, checked against the model's vocabularies."""
-    given: list[Any] = list(tokenizers) if isinstance(tokenizers, (list, tuple)) else [tokenizers]
+    listed: list[Any] = list(tokenizers) if isinstance(tokenizers, (list, tuple)) else [tokenizers]
     names = ("source", "target") if spec.task == "seq2seq" else ("text",)
-    if len(given) != len(names) or not all(isinstance(each, Tokenizer) for each in given):
-        wanted = f"`tokenizers` must be {len(names)} of zoo.text for {spec.name}"
-        raise InputError(f"{wanted}, such as WordTokenizer.train(texts, vocab_size). Received: {tokenizers!r}.")
-    by_name = dict(zip(names, given, strict=True))
+    if len(listed) != len(names) or not all(isinstance(tokenizer, Tokenizer) for tokenizer in listed):
+        expected = f"`tokenizers` must be {len(names)} of zoo.text for {spec.name}"
+        raise InputError(f"{expected}, such as WordTokenizer.train(texts, vocab_size). Received: {tokenizers!r}.")
+    by_name = dict(zip(names, listed, strict=True))
     for name, tokenizer in by_name.items():
         size = getattr(model, "vocab_size" if name == "text" else f"{name}_vocab_size")
         if size != tokenizer.vocab_size:
-            raise InputError(f"The {name} tokenizer has {tokenizer.vocab_size} tokens, and the model reads {size}.")
+            raise InputError(f"The {name} tokenizer has {tokenizer.vocab_size} tokens; the model has {size}.")
     return by_name
 
 

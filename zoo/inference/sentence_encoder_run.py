@@ -32,10 +32,10 @@ class SentenceEncoderRun(TextEncoderRun):
 
         Args:
             texts: The texts.
-            batch_size: Texts read together.
+            batch_size: Texts in a batch.
 
         Returns:
-            Vectors float32 [n, D]; where they have length 1, `vectors @ vectors.T` are their cosines.
+            Vectors float32 [n, D]; if they have length 1, `vectors @ vectors.T` are their cosines.
 
         Raises:
             InputError: If `texts` is one string, or an option is out of range.
@@ -45,4 +45,4 @@ class SentenceEncoderRun(TextEncoderRun):
         return np.stack(vectors) if vectors else np.zeros((0, self.model.vector_dim), "float32")
 
     def _view(self, text: str, **options: Any) -> View:
-        raise InputError(f"The explorer shows what models answer, and {self.spec.name} gives vectors: see `attention`.")
+        raise InputError(f"The explorer does not support sentence encoders such as {self.spec.name}: see `attention`.")

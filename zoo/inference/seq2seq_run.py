@@ -22,10 +22,10 @@ from zoo.vocabulary import PAD, START
 from zoo.workdir import WorkDir
 
 MAX_SOURCE_LENGTH = 512
-"""Symbols of a source text that are read, the end included; the rest is cut off."""
+"""Maximum number of tokens of a source text, including the end; longer texts are cut."""
 
 MAX_TARGET_LENGTH = 512
-"""Symbols of a target text that are scored, the end included; the rest is cut off."""
+"""Maximum number of tokens of a target text that is scored, including the end; longer texts are cut."""
 
 
 class Hypothesis(NamedTuple):
@@ -34,7 +34,7 @@ class Hypothesis(NamedTuple):
     Attributes:
         text: The translation.
         log_prob: Its log probability.
-        ids: Its ids, the end included where it was reached.
+        ids: Its ids, including the end if it was reached.
     """
 
     text: str
@@ -98,7 +98,7 @@ class Seq2SeqRun(Run):
         return run
 
     def source_ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """Returns the ids of texts as the model reads them, the end included.
+        """Returns the ids of texts as the model reads them, including the end.
 
         Args:
             texts: Source texts.
@@ -106,7 +106,7 @@ class Seq2SeqRun(Run):
         return read_texts(self.tokenizers.source, texts, MAX_SOURCE_LENGTH)
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """See `Run`; of source texts, the end included."""
+        """See `Run`; the texts are source texts, and the ids include the end."""
         texts = as_texts(texts)
         return self.source_ids(texts)
 
@@ -122,11 +122,11 @@ class Seq2SeqRun(Run):
         """Returns the model with its decoding.
 
         Args:
-            options: How it is decoded.
+            options: The decoding options.
             resizes: See `Translator`.
 
         Raises:
-            InputError: If the model cannot be decoded like this.
+            InputError: If the model does not support the options.
         """
         return Translator(self.model, options, resizes, self.shortlist if options.shortlist else None)
 
@@ -137,9 +137,9 @@ class Seq2SeqRun(Run):
 
         Args:
             texts: Source texts.
-            prefixes: What each translation is to begin with. Default: anything.
-            batch_size: Texts decoded together.
-            **options: Those of `zoo.decoding_options.TranslationOptions`, `nbest` excepted.
+            prefixes: The text with which each translation begins. Default: no such constraint.
+            batch_size: Texts in a batch.
+            **options: Options of `zoo.decoding_options.TranslationOptions`, except `nbest`.
 
         Raises:
             InputError: If `texts` or `prefixes` is one string, their numbers differ, or an option is out of range.
@@ -154,11 +154,11 @@ class Seq2SeqRun(Run):
         batch_size: int = 64,
         **options: Any,
     ) -> list[list[Hypothesis]]:
-        """Returns the `beam_size` best translations of each text, best first; fewer where there are no more.
+        """Returns the `beam_size` best translations of each text, best first, or fewer if there are no more.
 
         Args:
             texts: Source texts.
-            beam_size: How many.
+            beam_size: Number of translations.
             prefixes: See `translate`.
             batch_size: See `translate`.
             **options: See `translate`.
@@ -166,12 +166,12 @@ class Seq2SeqRun(Run):
         return self._hypotheses(texts, prefixes, batch_size, None, {"beam_size": beam_size, **options})
 
     def score(self, sources: Sequence[str], targets: Sequence[str], batch_size: int = 64) -> list[float]:
-        """Returns the log probability of each target, its end included, given its source.
+        """Returns the log probability of each target, including its end, given its source.
 
         Args:
             sources: Source texts.
             targets: As many target texts.
-            batch_size: Pairs scored together.
+            batch_size: Pairs in a batch.
 
         Raises:
             InputError: If either is one string, or their numbers differ.
@@ -190,12 +190,12 @@ class Seq2SeqRun(Run):
     def predictions(
         self, texts: Sequence[str], hypotheses: Sequence[Hypothesis], batch_size: int = 16
     ) -> list[list[Prediction]]:
-        """Returns, for each text, how probable each symbol of a translation is, and what else could stand there.
+        """Returns the log probability and the most probable alternatives of each token of a translation of each text.
 
         Args:
             texts: Source texts.
-            hypotheses: A translation of each, from `nbest`.
-            batch_size: Pairs scored together.
+            hypotheses: A translation of each text, from `nbest`.
+            batch_size: Pairs in a batch.
 
         Raises:
             InputError: If `texts` is one string, or their numbers differ.
@@ -235,7 +235,9 @@ class Seq2SeqRun(Run):
             prefix_ids = [list(target.forced)] * len(texts)
         request = self._request(options, nbest)
         if prefixes is not None and request.shortlist:
-            raise InputError(f"A shortlist may lack what `prefixes` have. Received: shortlist={request.shortlist}.")
+            raise InputError(
+                f"`prefixes` cannot be combined with a shortlist. Received: shortlist={request.shortlist}."
+            )
         translator = self._predictor(request, lambda: self.translator(request))
 
         def inputs(indices: list[int], batch: np.ndarray) -> Inputs:
@@ -255,7 +257,7 @@ class Seq2SeqRun(Run):
         return TranslationOptions(**options, nbest=nbest)
 
     def _read_hypotheses(self, ids: np.ndarray, log_probs: np.ndarray) -> list[Hypothesis]:
-        """Returns the sequences that a search found, ids [K, L], as texts."""
+        """Returns the sequences in the results of a search, ids [K, L], as hypotheses."""
         is_sequence = log_probs > LEAST_LOG_PROB
         rows = [row[row != PAD].tolist() for row in ids[is_sequence]]
         texts = self.tokenizers.target.decode(rows)
@@ -269,7 +271,7 @@ class Seq2SeqRun(Run):
         kind: str = "cross",
         **options: Any,
     ) -> list[TextAttention]:
-        """Returns, for each text, its tokens, those of its translation, and the attention between them.
+        """Returns the tokens of each text, the tokens of its translation, and the attention between them.
 
         Args:
             texts: Source texts.
@@ -280,9 +282,9 @@ class Seq2SeqRun(Run):
             **options: See `translate`.
 
         Returns:
-            A list of `(source_tokens, target_tokens, weights)` with weights [layers, heads, T, S]; or for attention
-            within one side `(tokens, weights)` with weights [layers, heads, S, S] or [layers, heads, T, T]. A
-            translation's tokens then begin with the start: row t is the attention that predicts the token after t.
+            A list of `(source_tokens, target_tokens, weights)` with weights [layers, heads, T, S]. For self-attention,
+            a list of `(tokens, weights)` with weights [layers, heads, S, S] or [layers, heads, T, T]; a translation's
+            tokens then begin with the start, and row t is the attention that predicts the token after t.
 
         Raises:
             InputError: If the model has no such attention; and see `translate`.
@@ -301,7 +303,7 @@ class Seq2SeqRun(Run):
         return self.model.attentions(source, np.array([[START]], "int32"))["encoder"]
 
     def _attention_within(self, text: str, hypothesis: Hypothesis) -> tuple[list[str], np.ndarray]:
-        """Returns what a translation is made of, the start first, and the attention between these."""
+        """Returns the tokens of a translation, the start first, and the attention between them."""
         (source,), target = self.source_ids([text]), [START, *hypothesis.ids[:-1]]
         attentions = self.model.attentions(np.array([source], "int32"), np.array([target], "int32"))
         return self.tokenizers.target.pieces(target), keras.ops.convert_to_numpy(attentions["decoder"])[0]
@@ -311,7 +313,7 @@ class Seq2SeqRun(Run):
 
         Args:
             text: The source text.
-            hypothesis: Any of its translations, from `nbest`.
+            hypothesis: One of its translations, from `nbest`.
         """
         (source,), target = self.source_ids([text]), hypothesis.ids
         weights = self.model.attention(np.array([source], "int32"), np.array([[START, *target[:-1]]], "int32"))
@@ -323,5 +325,5 @@ def _paired(name: str, texts: Sequence[str], sources: Sequence[str]) -> list[str
     """Returns the texts, one for each source."""
     texts = as_texts(texts, name)
     if len(texts) != len(sources):
-        raise InputError(f"`{name}` must be as many as there are sources, {len(sources)}. Received: {len(texts)}.")
+        raise InputError(f"`{name}` must contain one text per source, {len(sources)}. Received: {len(texts)}.")
     return texts

@@ -1,4 +1,4 @@
-"""What classifiers and sentence encoders have in common: they read a text as a whole."""
+"""The base class of classifiers and sentence encoders, which read a whole text."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,24 +9,24 @@ from zoo.text import Tokenizer
 
 
 class Tokenizers(NamedTuple):
-    """The one tokenizer of a model that reads texts."""
+    """The tokenizer of a model with one text as input."""
 
     text: Tokenizer
 
 
 class TextEncoderRun(Run):
-    """Base of the runs whose model reads a text as a whole."""
+    """Base of the runs whose model reads a whole text."""
 
     tokenizers: Tokenizers
     tokenizers_type = Tokenizers
 
     @property
     def text_length(self) -> int:
-        """Symbols of a text that are read, start and end included; the rest is cut off."""
+        """Maximum number of tokens of a text, including start and end; longer texts are cut."""
         raise NotImplementedError
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """See `Run`; the end is included, and the start where texts have it."""
+        """See `Run`; the ids include the end, and the start if the tokenizer has one."""
         texts = as_texts(texts)
         return read_texts(self.tokenizers.text, texts, self.text_length)
 

@@ -1,4 +1,4 @@
-"""A sequence-to-sequence model together with its decoding: source ids in, target ids out."""
+"""A sequence-to-sequence model with its decoding: source ids in, target ids out."""
 
 import functools
 from typing import Any
@@ -13,14 +13,14 @@ from zoo.inference.shortlist import Shortlist, check_readout
 from zoo.vocabulary import PAD
 
 MIN_LENGTHS = {"ctranslate2": 1}
-"""How many symbols come before the end at least, by the rules of others."""
+"""The minimum number of tokens before the end, by the rules of other libraries."""
 
 LEAST_LOG_PROB = -1e29
-"""Log probabilities below this are of no sequence: a search had fewer sequences than beams."""
+"""Lower log probabilities mark missing sequences of a search that had fewer sequences than beams."""
 
 
 class Scorer(Wrapper):
-    """How probable target ids are, given source ids.
+    """The log probabilities of target ids, given source ids.
 
     Args:
         model: A `Seq2SeqModel`.
@@ -38,7 +38,7 @@ class Scorer(Wrapper):
         self.forced = forced
 
     def logits(self, inputs: dict[str, Any]) -> tuple[Any, Any]:
-        """Returns logits [B, T, V] and the symbols that they are of, [B, T]."""
+        """Returns logits [B, T, V] and the tokens that they predict, [B, T]."""
         source, target = inputs["source"], inputs["target"]
         return self.model({"source": source, "target": shifted(target)}, training=False), target
 
@@ -48,27 +48,27 @@ class Scorer(Wrapper):
 
 
 class Translator(Decoder):
-    """Source ids to target ids, the same code in evaluation and in the exported graph.
+    """Translates source ids to target ids, with the same code in evaluation and in the exported graph.
 
     Args:
         model: A `Seq2SeqModel`.
-        options: How it is decoded, a `TranslationOptions`. Default: with all defaults.
-        resizes: Whether rows that are done leave the loop; see `zoo.decoding`. Default: where the backend can do that.
-        shortlist: Where the option `shortlist` is not 0, the table that it chooses target symbols by.
+        options: The decoding options, a `TranslationOptions`. Default: with all defaults.
+        resizes: Whether finished rows leave the loop; see `zoo.decoding`. Default: if the backend supports it.
+        shortlist: The table that selects target tokens; required unless the option `shortlist` is 0.
 
     Call arguments:
-        inputs: Dict with `source` [B, S], int32, padded with 0 at the end; where answers are to begin with given
-            symbols, `prefix` [B, P], likewise; and where the source is encoded already, the `memory`.
+        inputs: Dict with `source` [B, S], int32, padded with 0 at the end; optionally `prefix` [B, P], likewise, with
+            which the translations begin, and `memory`, the encoded source.
 
     Returns:
-        Dict with `ids` [B, K, L], padded, best first, and `log_prob` [B, K], float32, of what follows the prefix; K is
-        `nbest`.
+        Dict with `ids` [B, K, L], padded, best first, and `log_prob` [B, K], float32, of the tokens after the prefix; K
+        is `nbest`.
 
     Attributes:
         options: The options, resolved for the model.
 
     Raises:
-        InputError: If the model cannot be decoded like this.
+        InputError: If the model does not support the options.
     """
 
     options: TranslationOptions
@@ -81,7 +81,7 @@ class Translator(Decoder):
         self.shortlist = shortlist if self.options.shortlist else None
         if self.options.shortlist:
             if shortlist is None:
-                raise InputError("The option `shortlist` needs a table. Received: shortlist=None.")
+                raise InputError("The option `shortlist` requires the argument `shortlist`. Received: shortlist=None.")
             check_readout(model)
 
     @property
@@ -92,16 +92,16 @@ class Translator(Decoder):
         longest = self.options.max_length
         lengths = ops.sum(ops.cast(ops.not_equal(source, PAD), "int32"), axis=1)
         if self.options.rules == "gnmt":
-            room = 2 * ops.shape(source)[1] + 10
-            room = min(room, longest) if isinstance(room, int) else ops.minimum(room, longest)
+            capacity = 2 * ops.shape(source)[1] + 10
+            capacity = min(capacity, longest) if isinstance(capacity, int) else ops.minimum(capacity, longest)
             limits = ops.minimum(2 * lengths + 10, longest)
         else:
-            room, limits = longest, ops.full_like(lengths, longest)
-        limits = ops.where(lengths > 0, limits, 0)  # nothing is written for a source without symbols
+            capacity, limits = longest, ops.full_like(lengths, longest)
+        limits = ops.where(lengths > 0, limits, 0)  # The translation of an empty source is empty.
         return decoding.Constraints(
             SYMBOLS,
             limits,
-            room,
+            capacity,
             prefix,
             self.options.no_repeat_ngram,
             min_length=MIN_LENGTHS.get(self.options.rules, 0),
@@ -120,13 +120,13 @@ class Translator(Decoder):
         return logits, *(ops.mean(weights, axis=(1, 2)) for weights in attention), state
 
     def _step_among(self, symbols: Any, readout: Any, last: Any, state: Any, memory: Any) -> tuple[Any, ...]:
-        """As `_step`, of symbols by their numbers in a shortlist."""
+        """Runs `_step` on tokens that are numbered by their positions in a shortlist."""
         return self._step(ops.take(symbols, last), state, memory, readout=readout)
 
     def search(self, inputs: dict[str, Any]) -> dict[str, Any]:
         if self.shortlist is None:
             return self._search(inputs, self._step)
-        # The special symbols are the first of every shortlist and have their own numbers there.
+        # The special tokens are the first of every shortlist, so their positions are their ids.
         symbols = self.shortlist.candidates(inputs["source"], self.options.shortlist)
         step = functools.partial(self._step_among, symbols, self.model.readout(symbols))
         results = self._search(inputs, step)

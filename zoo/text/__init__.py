@@ -1,7 +1,7 @@
-"""Tokenizers: the contract between text and a model's integer ids.
+"""Tokenizers: conversion between text and a model's integer ids.
 
-Each tokenizer has two halves that agree line for line: this one, plain Python for training and
-evaluation on any Keras backend, and `export.graph.tokenizers`, TensorFlow ops that go into a SavedModel.
+Each tokenizer is implemented twice, with equal results: here in plain Python, for training and evaluation on any Keras
+backend, and in `export.graph.tokenizers` by TensorFlow ops, for SavedModels.
 """
 
 from zoo.text.base import Around, Tokenizer, without_surrogates

@@ -1,4 +1,4 @@
-"""What all tokenizers have in common."""
+"""The base class of all tokenizers."""
 
 import abc
 import copy
@@ -67,7 +67,7 @@ class Around:
 
 
 class Tokenizer(abc.ABC):
-    """Turns strings into rows of ids and back. `kind` names the class in files and configurations.
+    """Converts strings to rows of ids and back. `kind` is the name of the class in files and configurations.
 
     Attributes:
         has_start: Whether texts that are classified or embedded begin with the start symbol, as those of BERT do.
@@ -75,7 +75,7 @@ class Tokenizer(abc.ABC):
         around: What else is around whole texts, such as the code of a language.
 
     Args:
-        lowercase: Whether text is read in lower case (Unicode's mapping of letters; ß stays ß).
+        lowercase: Whether text is converted to lower case (by Unicode's mapping; ß stays ß).
     """
 
     kind: str
@@ -94,20 +94,20 @@ class Tokenizer(abc.ABC):
     @property
     @abc.abstractmethod
     def vocab_size(self) -> int:
-        """Number of ids, the four special ones included."""
+        """Number of ids, including the four special ones."""
 
     @abc.abstractmethod
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """Returns the ids of each text, without special ids around them."""
+        """Returns the ids of each text, without start and end."""
 
     def whole(self, row: list[int], limit: int | None = None) -> list[int]:
-        """Returns the ids of a whole text from those of `encode`: with the end and the start, if texts have them.
+        """Adds start and end, according to `has_start` and `has_end`, to the ids of a text from `encode`.
 
         What is `around` texts stands next to them, before them, and after the end.
 
         Args:
             row: The ids.
-            limit: Largest number of all ids together, so that some may be cut off at the end; `None` for any.
+            limit: Maximum number of all ids, beyond which the row is cut; `None` for no limit.
         """
         start = [*([START] if self.has_start else []), *self.around.before]
         end = [*([END] if self.has_end else []), *self.around.after]
@@ -122,7 +122,7 @@ class Tokenizer(abc.ABC):
         return self._decode([self._text_ids(row) for row in rows])
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """Returns one printable string per id, such as `"▁the"`; `""` for `PAD` and ids outside the vocabulary."""
+        """Returns one printable string per id, such as `"▁the"`; empty for `PAD` and ids outside the vocabulary."""
         table = self.piece_table()
         return [table[i] if PAD < i < len(table) else "" for i in ids]
 
@@ -131,19 +131,19 @@ class Tokenizer(abc.ABC):
         """Returns the printable piece of every id in order."""
 
     def without_end(self) -> Self:
-        """Returns the same tokenizer for a model that reads whole texts without the end symbol behind them."""
+        """Returns a copy for a model whose whole texts do not end with the end token."""
         tokenizer = copy.copy(self)
         tokenizer.has_end = False
         return tokenizer
 
     def without_start(self) -> Self:
-        """Returns the same tokenizer for a model whose whole texts do not begin with the start symbol."""
+        """Returns a copy for a model whose whole texts do not begin with the start token."""
         tokenizer = copy.copy(self)
         tokenizer.has_start = False
         return tokenizer
 
     def with_start(self) -> Self:
-        """Returns the same tokenizer for a model whose whole texts begin with the start symbol."""
+        """Returns a copy for a model whose whole texts begin with the start token."""
         tokenizer = copy.copy(self)
         tokenizer.has_start = True
         return tokenizer
@@ -162,16 +162,16 @@ class Tokenizer(abc.ABC):
         return tokenizer
 
     def save(self, path: str | os.PathLike[str], replace: Replace = replacing) -> None:
-        """Writes the tokenizer beside a model, to temporary names that are then renamed.
+        """Writes the tokenizer atomically, to temporary files that are then renamed.
 
-        At a path without suffix, `PATH.json` (and `PATH.model` for subwords) are written.
+        The files are `PATH.json` and, for subwords, `PATH.model`.
 
         Args:
             path: The path without suffix.
-            replace: Yields the temporary path for a path, such as a work directory's own `replacing`.
+            replace: Context manager that yields the temporary path for a path, such as a work directory's `replacing`.
         """
         path = Path(path)
-        # The JSON file comes last: when it exists, the tokenizer is complete.
+        # The JSON file is written last: if it exists, the tokenizer is complete.
         for suffix, data in self._saved().items():
             with replace(path.with_name(f"{path.name}{suffix}")) as temporary:
                 temporary.write_bytes(data)
@@ -179,22 +179,22 @@ class Tokenizer(abc.ABC):
     @classmethod
     @abc.abstractmethod
     def from_saved(cls, state: Mapping[str, Any], read: Callable[[str], bytes]) -> Self:
-        """Returns a tokenizer that was saved.
+        """Returns a saved tokenizer.
 
         Args:
-            state: What the JSON file holds.
-            read: Returns the content of the file with a suffix, such as `".model"`.
+            state: The content of the JSON file.
+            read: Function that returns the content of the file with a suffix, such as `".model"`.
 
         Raises:
-            InputError: If something is missing or wrong.
+            InputError: If a value is missing or invalid.
         """
 
     @abc.abstractmethod
     def _decode(self, rows: list[list[int]]) -> list[str]:
-        """Returns the text of rows that hold ordinary and unknown ids only."""
+        """Returns the text of rows that contain only ordinary and unknown ids."""
 
     def identity(self) -> str:
-        """Returns a hash of all that the ids of a text depend on, the same for every copy of the tokenizer."""
+        """Returns a hash of the tokenizer's state; equal tokenizers have the same hash."""
         state = hashlib.sha256()
         for suffix, data in self._saved().items():
             state.update(f"{suffix} {len(data)} ".encode() + data)
@@ -213,7 +213,7 @@ class Tokenizer(abc.ABC):
 
     @abc.abstractmethod
     def _files(self) -> dict[str, bytes]:
-        """Returns what to save by suffix, the JSON file last."""
+        """Returns the contents of the files by suffix, the JSON file last."""
 
     def _text_ids(self, row: Iterable[int]) -> list[int]:
         until_end = itertools.takewhile(lambda i: i != END, map(int, row))
@@ -221,30 +221,30 @@ class Tokenizer(abc.ABC):
 
 
 def without_surrogates(text: str) -> str:
-    """Replaces lone surrogates, which no UTF-8 can hold, as TensorFlow replaces invalid bytes."""
+    """Replaces lone surrogates, which UTF-8 cannot encode, by U+FFFD, as TensorFlow does for invalid bytes."""
     try:
-        text.encode()  # faster than a search, and nearly always enough
+        text.encode()  # faster than a search, and nearly always sufficient
     except UnicodeEncodeError:
         return _SURROGATES.sub("\ufffd", text)
     return text
 
 
 def clean(text: str, lowercase: bool = False) -> str:
-    """Returns a text as TensorFlow would read it, if asked for in lower case.
+    """Returns a text as TensorFlow would read it, with `lowercase` in lower case.
 
-    TensorFlow's lower case ends at a NUL, which is therefore replaced as well.
+    TensorFlow's lower-case conversion stops at a NUL, which is therefore replaced, too.
     """
     text = without_surrogates(text)
     return text.replace("\0", "\ufffd").lower() if lowercase else text
 
 
 def saved_list(state: Mapping[str, Any], name: str) -> list[Any]:
-    """Returns a list that the JSON file of a tokenizer must hold.
+    """Returns a required list from the JSON file of a tokenizer.
 
     Raises:
-        InputError: If it does not.
+        InputError: If it is missing or not a list.
     """
     value = state.get(name)
     if not isinstance(value, list):
-        raise InputError(f"a {state.get('kind')} tokenizer needs a list {name!r}. Received: {value!r}.")
+        raise InputError(f"a {state.get('kind')} tokenizer requires a list {name!r}. Received: {value!r}.")
     return value

@@ -1,7 +1,7 @@
-"""How BERT's vocabularies read characters: what is left out, cut off, and a word by itself.
+"""Text normalization of BERT: removes control characters and accents, and separates ideographs.
 
-All classes are those that the reference has, whatever the version of Unicode that this Python knows: the program in
-Rust by which `tokenizers` reads text takes its classes of characters from Unicode 8, its letters from a newer one.
+The classes of characters are those of the reference, independent of Python's Unicode version: the Rust code of
+`tokenizers` uses the classes of Unicode 8 and the letters of a newer version.
 """
 
 import functools
@@ -14,16 +14,16 @@ import numpy as np
 from zoo.text.code_points import NUM_CHARACTERS, code_ranges
 
 OTHER, PUNCTUATION, SPACE = range(3)
-"""Classes of characters that are read."""
+"""Classes of characters."""
 
-_END_OF_LETTERS = 0x30000  # that have a lower case, are taken apart or are apart
-# Characters of control, of formats and of private use; NUL and U+FFFD.
+_END_OF_LETTERS = 0x30000  # the end of all letters that have a lower case, a decomposition or spaces around them
+# Control, format and private-use characters; NUL and U+FFFD.
 _REMOVED = """
 0-8 B-C E-1F 7F-9F AD 600-605 61C 6DD 70F 180E 200B-200F 202A-202E 2060-2064 2066-206F E000-F8FF FEFF FFF9-FFFB FFFD
 110BD 1BCA0-1BCA3 1D173-1D17A E0001 E0020-E007F F0000-FFFFD 100000-10FFFD
 """
 _SPACES = "9-A D 20 A0 1680 2000-200A 2028-2029 202F 205F 3000"
-# Characters of Chinese, of which each is a word; those of the other languages with such characters as well.
+# CJK ideographs, each of which is a word.
 _IDEOGRAPHS = "3400-4DBF 4E00-9FFF F900-FAFF 20000-2A6DF 2A700-2B73F 2B740-2B81F 2B920-2CEAF 2F800-2FA1F"
 # Nonspacing marks, such as accents.
 _MARKS = """
@@ -62,9 +62,9 @@ FF1F-FF20 FF3B-FF3D FF3F FF5B FF5D FF5F-FF65 10100-10102 1039F 103D0 1056F 10857
 111DB 111DD-111DF 11238-1123D 112A9 114C6 115C1-115D7 11641-11643 1173C-1173E 12470-12474 16A6E-16A6F 16AF5
 16B37-16B3B 16B44 1BC9F 1DA87-1DA8B
 """
-# What later versions of Unicode take apart.
+# Characters that only later versions of Unicode decompose.
 _WHOLE = "105C9 105E4 11383 11385 1138E 11391 113C5 113C7-113C8 11938 16121-16128 16D68-16D6A"
-# Letters in lower case by letters that later versions of Unicode have, as the distance between the two.
+# The distance to the lower-case letter for letters of later versions of Unicode.
 _NEW_LOWER = {
     "1C89 A7CC A7CE A7D2 A7D4 A7DA": 1,
     "10D50-10D65": 0x20,
@@ -90,7 +90,7 @@ def _new_lower() -> Mapping[int, str]:
 
 @functools.cache
 def character_classes() -> np.ndarray:
-    """Returns the class of each code point as it is read, uint8 [0x110000]: see `Reading`."""
+    """Returns the class of each code point after normalization by `Reading`, uint8 [0x110000]."""
     classes = np.full(NUM_CHARACTERS, OTHER, np.uint8)
     classes[_members(_PUNCTUATION)] = PUNCTUATION
     classes[ord(" ")] = SPACE
@@ -100,15 +100,15 @@ def character_classes() -> np.ndarray:
 
 @dataclass(frozen=True)
 class Reading:
-    """What a character becomes before text is cut into words, by itself and whatever is beside it.
+    """The normalization of single characters, before text is split into words.
 
-    Control characters are left out and all spaces become U+0020; ideographs get spaces around them; accents are taken
-    off, by canonical decomposition without its nonspacing marks; letters become lower case.
+    Control characters are removed; all spaces become U+0020; ideographs get spaces around them; accents are stripped,
+    by canonical decomposition without nonspacing marks; letters become lower case.
 
     Attributes:
         lowercase: Whether letters become lower case.
-        strip_accents: Whether accents are taken off.
-        split_ideographs: Whether ideographs are words by themselves.
+        strip_accents: Whether accents are stripped.
+        split_ideographs: Whether ideographs become separate words.
 
     Reference:
         Devlin et al. 2019, "BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding", the
@@ -120,7 +120,7 @@ class Reading:
     split_ideographs: bool = True
 
     def __call__(self, code: int) -> str:
-        """Returns what stands for a code point, which may be nothing."""
+        """Returns the normalized text of a code point, which may be empty."""
         removed, spaces, ideographs, marks, whole = _sets()
         if code in removed:
             return ""
@@ -136,9 +136,9 @@ class Reading:
         return f" {text} " if self.split_ideographs and code in ideographs else text
 
     def changes(self) -> dict[int, str]:
-        """Returns what stands for each code point that does not stand for itself, in order."""
+        """Returns the normalized text of each code point that normalization changes, in order."""
         removed, _, _, marks, _ = _sets()
         codes = sorted({*range(0xD800), *range(0xE000, _END_OF_LETTERS), *marks} - removed)
-        read = ((code, self(code)) for code in codes)
-        changed = {code: text for code, text in read if text != chr(code)}
+        normalized = ((code, self(code)) for code in codes)
+        changed = {code: text for code, text in normalized if text != chr(code)}
         return dict(sorted((dict.fromkeys(removed, "") | changed).items()))

@@ -1,4 +1,4 @@
-"""Byte-pair encoding of bytes, as GPT-2 and the models after it read text."""
+"""Byte-level BPE, the tokenizer of GPT-2 and later models."""
 
 import heapq
 import json
@@ -13,35 +13,34 @@ from zoo.text.word_splits import word_pattern
 from zoo.vocabulary import END, PAD, SPECIAL_PIECES, START
 
 _MAX_CACHED_WORDS = 1 << 16
-# Bytes that are printable in Latin-1 stand for themselves in the files of a vocabulary.
+# Bytes that are printable in Latin-1, which a vocabulary file contains unchanged.
 _PRINTABLE = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))
 _NEVER_IN_UTF8 = (0xC0, 0xC1, *range(0xF5, 0x100))
 
 
 def byte_alphabet() -> tuple[str, ...]:
-    """Returns the character that stands for each byte in a vocabulary: the others follow from U+0100 on."""
+    """Returns the character for each byte in a vocabulary; unprintable bytes are mapped to U+0100 and above."""
     others = [byte for byte in range(256) if byte not in _PRINTABLE]
     return tuple(chr(byte) if byte in _PRINTABLE else chr(0x100 + others.index(byte)) for byte in range(256))
 
 
 class ByteLevelBPETokenizer(Tokenizer):
-    """Words of UTF-8 bytes, in which the pair of neighbours that was learned first is merged, again and again.
+    """Splits words into UTF-8 bytes, and repeatedly merges the adjacent pair of the earliest learned merge.
 
-    Every text has ids, and no two texts have the same; there is no unknown symbol, and id 3 is a symbol like others.
-    See `zoo.text.word_splits` for the words. With `runs`, as many spaces as one of them has are a symbol, which is
-    apart from the words around it.
+    Every text has distinct ids; there is no unknown token, and id 3 is an ordinary token. See `zoo.text.word_splits`
+    for the words. With `runs`, runs of spaces are tokens, separate from the words around them.
 
     Args:
-        pieces: The vocabulary: a piece for each id, its bytes written in `byte_alphabet`. The first three are those of
+        pieces: The vocabulary: a piece for each id, its bytes encoded by `byte_alphabet`. The first three are those of
             padding, start and end.
-        merges: The pairs of pieces that are merged, in the order that they were learned in.
-        controls: Ids of further pieces that are no text: texts never get them, and they decode to nothing.
-        original_ids: The id of each piece in the vocabulary that it comes from, −1 for none. Default: the same ids.
-        runs: Ids of symbols that are two spaces, three, and so on.
-        compose: Whether text is composed first (`zoo.text.composition`); two texts may then have the same ids.
+        merges: The pairs of pieces that are merged, in the order in which they were learned.
+        controls: Ids of further pieces that are not text: no text is encoded to them, and they decode to nothing.
+        original_ids: The id of each piece in the original vocabulary, −1 for none. Default: the same ids.
+        runs: Ids of the tokens for runs of two spaces, three, and so on.
+        compose: Whether text is composed first (`zoo.text.composition`); different texts may then have the same ids.
 
     Raises:
-        InputError: A byte or the result of a merge has no piece, or a piece is repeated or no bytes.
+        InputError: A byte or the result of a merge has no piece, or a piece is repeated or not a sequence of bytes.
 
     Reference:
         Sennrich et al. 2016, "Neural Machine Translation of Rare Words with Subword Units", section 3.2 (merges),
@@ -68,7 +67,7 @@ class ByteLevelBPETokenizer(Tokenizer):
         self.original_ids = tuple(range(len(self._saved_pieces)) if original_ids is None else original_ids)
         if len(self.original_ids) != len(self._saved_pieces):
             raise InputError(
-                f"`original_ids` must have a number for each of {len(self._saved_pieces)} pieces. "
+                f"`original_ids` must contain one id for each of {len(self._saved_pieces)} pieces. "
                 f"Received: {len(self.original_ids)}."
             )
         ids = self._ids_of_text()
@@ -92,7 +91,7 @@ class ByteLevelBPETokenizer(Tokenizer):
             if index in self.controls or index in self.runs:
                 continue
             if ids.setdefault(piece, index) != index:
-                raise InputError(f"A vocabulary holds distinct pieces. Received: {piece!r} twice.")
+                raise InputError(f"The pieces of a vocabulary must be distinct. Received: {piece!r} twice.")
         return ids
 
     def _bytes_of_pieces(self) -> tuple[bytes, ...]:
@@ -103,12 +102,12 @@ class ByteLevelBPETokenizer(Tokenizer):
                 for index, piece in enumerate(self._saved_pieces)
             )
         except KeyError as error:
-            raise InputError(f"A piece of a byte-level vocabulary is no bytes: it has {error}.") from None
+            raise InputError(f"A piece of a byte-level vocabulary contains {error}, which encodes no byte.") from None
 
     @staticmethod
     def _id(ids: dict[str, int], piece: str, of: str) -> int:
         if piece not in ids:
-            raise InputError(f"The vocabulary has no piece {piece!r}, which {of} needs.")
+            raise InputError(f"The vocabulary has no piece {piece!r}, which {of} requires.")
         return ids[piece]
 
     @classmethod
@@ -123,10 +122,10 @@ class ByteLevelBPETokenizer(Tokenizer):
         return len(self._saved_pieces)
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        read = map(without_surrogates, texts)
+        valid = map(without_surrogates, texts)
         return [
             [i for word in self._words(composed(text) if self.compose else text) for i in self._word_ids(word)]
-            for text in read
+            for text in valid
         ]
 
     def _words(self, text: str) -> list[str]:
@@ -148,57 +147,57 @@ class ByteLevelBPETokenizer(Tokenizer):
         return ids
 
     def _merged(self, symbols: list[int]) -> tuple[int, ...]:
-        """Returns the ids of a word, of which `symbols` are the bytes.
+        """Returns the ids of a word, given the ids of its bytes.
 
-        The symbols are a linked list, and the pairs wait in a heap: O(n log n), as words may be as long as the text.
+        The ids form a linked list, and the pairs a heap, which takes O(n log n); words may be as long as the text.
         """
         end = len(symbols)
         before, after = list(range(-1, end - 1)), list(range(1, end + 1))
-        waiting = [
+        candidates = [
             (self._ranks[pair][0], place, pair)
             for place, pair in enumerate(zip(symbols, symbols[1:], strict=False))
             if pair in self._ranks
         ]
-        heapq.heapify(waiting)
+        heapq.heapify(candidates)
 
-        def wait(place: int) -> None:
+        def push(place: int) -> None:
             if place >= 0 and after[place] < end:
                 pair = symbols[place], symbols[after[place]]
                 if pair in self._ranks:
-                    heapq.heappush(waiting, (self._ranks[pair][0], place, pair))
+                    heapq.heappush(candidates, (self._ranks[pair][0], place, pair))
 
-        while waiting:
-            _, place, pair = heapq.heappop(waiting)
+        while candidates:
+            _, place, pair = heapq.heappop(candidates)
             right = after[place]
             if symbols[place] < 0 or right >= end or (symbols[place], symbols[right]) != pair:
-                continue  # one of the two was merged otherwise
+                continue  # one of the two was merged with another
             symbols[place], symbols[right] = self._ranks[pair][1], -1
             after[place] = after[right]
             if after[place] < end:
                 before[after[place]] = place
-            wait(before[place])
-            wait(place)
+            push(before[place])
+            push(place)
         return tuple(symbol for symbol in symbols if symbol >= 0)
 
     def piece_table(self) -> tuple[str, ...]:
-        """See `Tokenizer`; a space shows as ▁, and bytes that are no whole characters as `"<0xE2>"`."""
-        shown = map(_printable, self._surfaces)
-        named = dict(enumerate(SPECIAL_PIECES[:3])) | {i: self._saved_pieces[i] for i in self.controls if i > END}
-        return tuple(named.get(index, text) for index, text in enumerate(shown))
+        """See `Tokenizer`; a space is printed as ▁, and incomplete characters as bytes, `"<0xE2>"`."""
+        printable = map(_printable, self._surfaces)
+        special = dict(enumerate(SPECIAL_PIECES[:3])) | {i: self._saved_pieces[i] for i in self.controls if i > END}
+        return tuple(special.get(index, text) for index, text in enumerate(printable))
 
     def vocabulary(self) -> tuple[dict[str, int], list[str]]:
-        """Returns the original ids of the pieces that texts can have and of start and end, and the merges.
+        """Returns the original ids of the pieces for text and of start and end, and the merges.
 
-        Runs of spaces are left out, as a piece may have as many spaces and another id, as in Pythia. Where one symbol
-        begins and ends texts, it has the name of what ends them.
+        Runs of spaces are excluded, because a piece of the same spaces may have another id, as in Pythia. If one token
+        both begins and ends texts, it has the name of the end.
         """
-        left_out = self.controls - {START, END} | set(self.runs)
-        pieces = [(piece, i) for i, piece in enumerate(self._saved_pieces) if i not in left_out]
+        excluded = self.controls - {START, END} | set(self.runs)
+        pieces = [(piece, i) for i, piece in enumerate(self._saved_pieces) if i not in excluded]
         names = {self.original_ids[index]: piece for piece, index in pieces}
         return {names[index]: index for index in sorted(names)}, [" ".join(pair) for pair in self._saved_merges]
 
     def surfaces(self) -> tuple[bytes, ...]:
-        """Returns the bytes that every id decodes to, in order."""
+        """Returns the decoded bytes of every id, in order."""
         return self._surfaces
 
     def _decode(self, rows: list[list[int]]) -> list[str]:

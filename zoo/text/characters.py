@@ -1,4 +1,4 @@
-"""One id for each character."""
+"""Tokenizer with one id per character."""
 
 import itertools
 import json
@@ -10,7 +10,7 @@ from zoo.errors import InputError
 from zoo.text.base import Tokenizer, clean, saved_list
 from zoo.vocabulary import SPECIAL_PIECES, UNKNOWN, UNKNOWN_SURFACE
 
-# Typeset text has these where a keyboard writes a space.
+# Typeset text contains these instead of the space of a keyboard.
 _SPACES = ("\u00a0", "\u2009", "\u202f")
 _SPACE_MARK = "\u2581"
 
@@ -19,20 +19,22 @@ class CharTokenizer(Tokenizer):
     """One id per Unicode code point; the non-breaking, narrow and thin spaces are read as a space.
 
     Args:
-        characters: The vocabulary without the special ids: id 4 is the first.
+        characters: The vocabulary without the special ids; the first has id 4.
         lowercase: See `Tokenizer`.
 
     Raises:
-        InputError: An entry is not one character, or is repeated.
+        InputError: An entry is not a single character, or is repeated.
     """
 
     kind = "chars"
 
     def __init__(self, characters: Sequence[str], lowercase: bool = False):
         super().__init__(lowercase)
-        wrong = [c for c in characters if not isinstance(c, str) or len(c) != 1]
-        if wrong or len(set(characters)) != len(characters):
-            raise InputError(f"A vocabulary holds distinct single characters. Received: {wrong or 'a repeated one'}.")
+        invalid = [c for c in characters if not isinstance(c, str) or len(c) != 1]
+        if invalid or len(set(characters)) != len(characters):
+            raise InputError(
+                f"`characters` must be distinct single characters. Received: {invalid or 'a repeated one'}."
+            )
         self.characters = tuple(characters)
         self.ids = {c: i for i, c in enumerate(self.characters, start=len(SPECIAL_PIECES))}
         if " " in self.ids:
@@ -44,19 +46,19 @@ class CharTokenizer(Tokenizer):
 
         Args:
             lines: Training text.
-            vocab_size: Ids at most, the four special ones included; the rarest characters then become
-                unknown. `None` keeps all.
+            vocab_size: Maximum number of ids, including the four special ones; the rarest characters then become
+                unknown. `None` includes all.
             lowercase: See `Tokenizer`.
 
         Raises:
-            InputError: There is no text, or `vocab_size` leaves no room for a character.
+            InputError: There is no text, or `vocab_size` is too small for any character.
         """
         if vocab_size is not None and vocab_size <= len(SPECIAL_PIECES):
             raise InputError(f"`vocab_size` must exceed {len(SPECIAL_PIECES)}. Received: vocab_size={vocab_size}.")
         spaces = str.maketrans(dict.fromkeys(_SPACES, " "))
         counts = Counter(itertools.chain.from_iterable(clean(line, lowercase).translate(spaces) for line in lines))
         if not counts:
-            raise InputError("A character vocabulary needs at least one character of text. Received: none.")
+            raise InputError("A character vocabulary requires at least one character of text. Received: none.")
         ranked = sorted(counts, key=lambda c: (-counts[c], c))
         return cls(ranked if vocab_size is None else ranked[: vocab_size - len(SPECIAL_PIECES)], lowercase)
 
@@ -72,11 +74,11 @@ class CharTokenizer(Tokenizer):
         return [[self.ids.get(c, UNKNOWN) for c in clean(text, self.lowercase)] for text in texts]
 
     def piece_table(self) -> tuple[str, ...]:
-        """See `Tokenizer`; a space shows as ▁ and other invisible characters by code point, `"U+200C"`."""
+        """See `Tokenizer`; a space is printed as ▁, and other invisible characters as code points, `"U+200C"`."""
         return SPECIAL_PIECES + tuple(map(_printable, self.characters))
 
     def surfaces(self) -> tuple[str, ...]:
-        """Returns what every id decodes to, in order; nothing for padding, start and end."""
+        """Returns the decoded text of every id, in order; empty for padding, start and end."""
         return ("", "", "", UNKNOWN_SURFACE, *self.characters)
 
     def _decode(self, rows: list[list[int]]) -> list[str]:

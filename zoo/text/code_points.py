@@ -1,10 +1,10 @@
 """Sets of code points, written as ranges such as `9-D 20`."""
 
 NUM_CHARACTERS = 0x110000
-"""How many code points Unicode has."""
+"""Number of code points in Unicode."""
 
 
 def code_ranges(ranges: str) -> list[range]:
-    """Returns the ranges of a text of hexadecimal numbers, last ones included: `9-D 20` is U+0009 to U+000D, U+0020."""
+    """Parses inclusive ranges of hexadecimal numbers: `9-D 20` is U+0009 to U+000D and U+0020."""
     ends = (text.partition("-") for text in ranges.split())
     return [range(int(first, 16), int(last or first, 16) + 1) for first, _, last in ends]

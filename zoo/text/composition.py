@@ -1,7 +1,7 @@
-"""Canonical composition (NFC) as the reference of byte-level vocabularies has it, whatever the version of Unicode.
+"""Canonical composition (NFC) as in the reference of byte-level vocabularies, independent of the Unicode version.
 
-Composition of a text depends on the version by the characters that were added alone: older programs take these for
-letters of which nothing is known, that neither compose nor change places with others. So they are set apart here.
+The version matters only for the characters that it added: for older programs, these are unknown letters, which are
+neither composed nor reordered. They are therefore excluded from composition here.
 """
 
 import functools
@@ -10,8 +10,8 @@ import unicodedata
 
 from zoo.text.code_points import code_ranges
 
-# Marks, letters that compose and what they compose to, since the version that the reference knows, Unicode 12 or
-# earlier for what it composes.
+# Marks, letters that compose and their compositions that were added after the Unicode version of the reference, which
+# is Unicode 12 or earlier for composition.
 LATER = """
 7FD 897-89F 8CA-8D3 9FE C3C D3B-D3C EBA 1715 1ABF-1ACE 1DF6-1DFA A82C 105C9 105D2 105DA 105E4 10D24-10D27 10D69-10D6D
 10EAB-10EAC 10EFC-10EFF 10F46-10F50 10F82-10F85 11070 1133B 11382-11385 1138B 1138E 11390-11391 113B8 113BB 113C2
@@ -28,7 +28,7 @@ def _later() -> re.Pattern[str]:
 
 
 def composed(text: str) -> str:
-    """Returns a text in Unicode's form NFC, in which characters of `LATER` stay as they are.
+    """Returns a text in Unicode's form NFC, except for the characters of `LATER`, which do not change.
 
     Reference:
         The Unicode Consortium, "Unicode Normalization Forms", section 1.2, https://www.unicode.org/reports/tr15

@@ -11,20 +11,20 @@ from zoo.text.subwords import read_model
 from zoo.vocabulary import SPECIAL_PIECES, UNKNOWN
 
 SPACE = "\u2581"
-"""What stands for a space in a piece: ▁."""
+"""The character for a space in a piece: ▁."""
 CODE = re.compile(r">>.*?<<", re.DOTALL)
-"""A language, such as `>>fra<<`, which may stand at the beginning of a text."""
+"""A language code, such as `>>fra<<`, at the beginning of a text."""
 TIDY = ((" .", "."), (" ?", "?"), (" !", "!"), (" ,", ","), (" ' ", "'")) + tuple(
     (f" {ending}", ending) for ending in ("n't", "'m", "'s", "'ve", "'re")
 )
-"""What is replaced by what, one after the other, in a text that is made tidy."""
+"""The replacements, in this order, that `tidy` makes in a text."""
 
 
 class MappedSubwordTokenizer(Tokenizer):
-    """SentencePiece subwords whose ids are those of a list of pieces, as Marian's models have them.
+    """SentencePiece subwords with the ids of a separate list of pieces, as in Marian's models.
 
-    Two languages have a SentencePiece model each and share the list; a piece that is not in it is unknown. A code such
-    as `>>fra<<` at the beginning of a text is one symbol. A text is its pieces, joined; unknown ones are left out.
+    Two languages have separate SentencePiece models and share the list; pieces that are not in it are unknown. A code
+    such as `>>fra<<` at the beginning of a text is one token. Decoding joins the pieces and omits unknown ones.
 
     Args:
         model: A serialized SentencePiece model.
@@ -35,7 +35,7 @@ class MappedSubwordTokenizer(Tokenizer):
         has_codes: Whether a code at the beginning of a text is one symbol.
 
     Raises:
-        InputError: The bytes are no such model, or the pieces do not begin with the special ones.
+        InputError: The bytes are not a SentencePiece model, or the pieces do not begin with the special ones.
 
     Reference:
         Junczys-Dowmunt et al. 2018, "Marian: Fast Neural Machine Translation in C++", https://arxiv.org/abs/1804.00344;
@@ -60,7 +60,7 @@ class MappedSubwordTokenizer(Tokenizer):
         self._pieces = tuple(pieces)
         if self._pieces[:4] != SPECIAL_PIECES or len(self._pieces) != len(self.original_ids):
             raise InputError(
-                f"`pieces` must begin with {SPECIAL_PIECES}, and `original_ids` be as many. "
+                f"`pieces` must begin with {SPECIAL_PIECES}, and `original_ids` have the same length. "
                 f"Received: {self._pieces[:4]}, {len(self._pieces)} pieces and {len(self.original_ids)} ids."
             )
         text = ((piece, i) for i, piece in enumerate(self._pieces) if i > UNKNOWN and i not in self.controls)
@@ -85,7 +85,7 @@ class MappedSubwordTokenizer(Tokenizer):
         return rows
 
     def ids(self) -> dict[str, int]:
-        """Returns the ids of all pieces but the special ones."""
+        """Returns the ids of all pieces except the special ones."""
         return dict(self._ids)
 
     def surfaces(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""SentencePiece whose ids are in another order than its pieces."""
+"""SentencePiece with ids in another order than its pieces."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +11,7 @@ from zoo.text.subwords import SubwordTokenizer
 from zoo.vocabulary import SPECIAL_PIECES, UNKNOWN
 
 UNUSED = "<unused>"
-"""The piece of an id that only fills up a table."""
+"""The piece of an unused id."""
 
 
 class ReorderedSubwordTokenizer(SubwordTokenizer):
@@ -27,7 +27,7 @@ class ReorderedSubwordTokenizer(SubwordTokenizer):
         tidy: Whether spaces before English punctuation are left out of texts, see `zoo.text.mapped_subwords.tidied`.
 
     Raises:
-        InputError: The bytes are no such model, or it has fewer pieces than `model_ids` say.
+        InputError: The bytes are not a SentencePiece model, or `model_ids` exceeds its pieces.
     """
 
     kind = "reordered_subword"
@@ -53,7 +53,7 @@ class ReorderedSubwordTokenizer(SubwordTokenizer):
         pieces = super()._read_pieces()
         if max(self.model_ids) >= len(pieces):
             raise InputError(
-                f"`model_ids` must be below {len(pieces)}, the pieces of the model. Received: {max(self.model_ids)}."
+                f"`model_ids` must be below {len(pieces)}, the size of the model. Received: {max(self.model_ids)}."
             )
         self.ids_of_model = [UNKNOWN] * len(pieces)
         for index, model_id in enumerate(self.model_ids):
@@ -73,8 +73,8 @@ class ReorderedSubwordTokenizer(SubwordTokenizer):
         return [[self.ids_of_model[i] for i in row] for row in super().encode(texts)]
 
     def segmentations(self, word: str, count: int) -> list[tuple[tuple[int, ...], float]]:
-        found = super().segmentations(word, count)
-        return [(tuple(self.ids_of_model[i] for i in ids), log_probability) for ids, log_probability in found]
+        segmentations = super().segmentations(word, count)
+        return [(tuple(self.ids_of_model[i] for i in ids), log_probability) for ids, log_probability in segmentations]
 
     def _decode(self, rows: list[list[int]]) -> list[str]:
         rows = [[self.model_ids[i] for i in row if self.model_ids[i] >= 0] for row in rows]

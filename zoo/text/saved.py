@@ -1,4 +1,4 @@
-"""Tokenizers by kind: learned, and read from files."""
+"""Trains and loads tokenizers by kind."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from zoo.workdir import WorkDir
 _LEARNED: dict[str, type[SubwordTokenizer] | type[CharTokenizer]] = {
     cls.kind: cls for cls in (SubwordTokenizer, WordTokenizer, CharTokenizer)
 }
-# The others come with the checkpoints of others.
+# These kinds come only with imported checkpoints.
 _IMPORTED: tuple[type[Tokenizer], ...] = (
     ByteLevelBPETokenizer,
     MappedSubwordTokenizer,
@@ -36,10 +36,10 @@ def train_tokenizer(
     lowercase: bool = False,
     normalization: str = "auto",
 ) -> Tokenizer:
-    """Learns a tokenizer of a kind, `"subword"`, `"words"` or `"chars"`; with `vocab_size=None` of its usual size.
+    """Trains a tokenizer of a kind, `"subword"`, `"words"` or `"chars"`; `vocab_size=None` is the kind's default.
 
     Raises:
-        InputError: The kind is unknown, or the text does not suffice.
+        InputError: The kind is unknown, or there is too little text.
     """
     if kind not in _LEARNED:
         raise unknown_name("tokenizer", kind, _LEARNED)
@@ -47,26 +47,26 @@ def train_tokenizer(
     if issubclass(_LEARNED[kind], SubwordTokenizer):
         options["normalization"] = normalization
     elif normalization != "auto":
-        raise InputError(f"`normalization` is for subwords and words. Received: {normalization!r} for {kind}.")
+        raise InputError(f"`normalization` is only for subwords and words. Received: {normalization!r} for {kind}.")
     return _LEARNED[kind].train(lines, lowercase=lowercase, **options)
 
 
 def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
-    """Reads a tokenizer that `Tokenizer.save` wrote; the path is without suffix.
+    """Reads a tokenizer that `Tokenizer.save` wrote; the path has no suffix.
 
     Raises:
-        InputError: A file is missing or does not hold a tokenizer.
+        InputError: A file is missing or is not that of a tokenizer.
     """
     path = Path(path)
-    described = path.with_name(f"{path.name}.json")
-    content = _read(described)
+    json_path = path.with_name(f"{path.name}.json")
+    content = _read(json_path)
     try:
         state = json.loads(content)
     except ValueError as error:
-        raise InputError(f"{described}: not a tokenizer (invalid JSON).") from error
+        raise InputError(f"{json_path}: not a tokenizer (invalid JSON).") from error
     kind = state.get("kind") if isinstance(state, dict) else None
     if kind not in _KINDS:
-        raise InputError(f"{described}: {unknown_name('tokenizer', str(kind), _KINDS)}")
+        raise InputError(f"{json_path}: {unknown_name('tokenizer', str(kind), _KINDS)}")
     try:
         tokenizer = _KINDS[kind].from_saved(state, lambda suffix: _read(path.with_name(f"{path.name}{suffix}")))
         tokenizer = tokenizer if state.get("ends", True) else tokenizer.without_end()
@@ -74,14 +74,14 @@ def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
         tokenizer = tokenizer.with_start() if starts else tokenizer.without_start()
         return tokenizer.with_around(Around.from_saved(state["around"])) if "around" in state else tokenizer
     except InputError as error:
-        raise InputError(f"{described}: {error}") from error
+        raise InputError(f"{json_path}: {error}") from error
 
 
 def load_tokenizers(workdir: WorkDir, names: Iterable[str], options: Mapping[str, Any]) -> dict[str, Tokenizer]:
     """Returns the tokenizers of a work directory by name; `options` are those of its model.
 
     Raises:
-        InputError: If one is missing or damaged, or does not fit the model.
+        InputError: If one is missing or damaged, or does not match the model.
     """
     workdir.check("tokenizers")
     tokenizers = {name: load_tokenizer(workdir.tokenizer(name)) for name in names}
@@ -90,7 +90,7 @@ def load_tokenizers(workdir: WorkDir, names: Iterable[str], options: Mapping[str
         if expected not in (None, tokenizer.vocab_size):
             raise InputError(
                 f"{workdir.tokenizer(name)}.json is not the tokenizer of this model: it has {tokenizer.vocab_size} "
-                f"symbols, and the model reads {expected}."
+                f"tokens, and the model has {expected}."
             )
     return tokenizers
 

@@ -1,4 +1,4 @@
-"""Where sentences end, in the symbols of a tokenizer."""
+"""The tokens of a tokenizer that end sentences."""
 
 from zoo.text.base import Tokenizer
 from zoo.vocabulary import SPECIAL_PIECES
@@ -9,10 +9,10 @@ _CLOSING_MARKS = "\"'”’»)]"
 
 
 def sentence_ends(tokenizer: Tokenizer) -> list[int]:
-    """Returns the ids of the symbols that end a sentence: a full stop, `!`, `?` or their like, or a line break.
+    """Returns the ids of the tokens that end a sentence: a full stop, `!`, `?` or similar marks, or a line break.
 
-    Quotation marks and brackets may follow in the same symbol. Nothing is known of abbreviations: in "Mr. Smith", too,
-    a sentence ends with the full stop.
+    Quotation marks and brackets may follow in the same token. Abbreviations are not recognized: in "Mr. Smith", the
+    full stop ends a sentence.
 
     Example:
         >>> from zoo.text import CharTokenizer, sentence_ends

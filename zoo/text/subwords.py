@@ -15,31 +15,31 @@ from zoo.vocabulary import END, PAD, SPECIAL_PIECES, START, UNKNOWN
 
 # Scores are multiples of 1/64, whose float32 sums are exact up to 2**24 / 64; see `_round_scores`.
 _SCORE_STEPS = 64
-# SentencePiece samples the lines of a larger corpus, to bound its memory.
+# SentencePiece samples this many lines of a larger corpus, to limit its memory.
 _MAX_TRAINING_LINES = 2_000_000
-# Its largest bound on a line; by default it would silently drop lines above 4 kB.
+# SentencePiece's maximum length of a line; by default it would silently drop lines above 4 kB.
 _MAX_TRAINING_BYTES = 1 << 30
-# What it takes to learn from a word grows faster than the word; no piece is nearly as long.
+# The time to learn from a word grows faster than its length; no piece is nearly as long.
 _LONGEST_WORD = 1000
 _LONG_WORD = re.compile(rf"\S{{{_LONGEST_WORD}}}(?=\S)")
 
 
 NORMALIZATIONS = ("auto", "nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity")
-"""How texts are normalised: by SentencePiece's rules of these names. `auto` is `nmt_nfkc` with joiners as they are."""
-# The joiner and the non-joiner are letters of Persian, Telugu and others; `nmt_nfkc` makes spaces of them. While a
-# vocabulary is learned, code points that no text has stand for them, as many bytes long.
+"""The names of SentencePiece's normalization rules. `auto` is `nmt_nfkc` without changing joiners."""
+# The joiner and the non-joiner are needed in Persian, Telugu and others; `nmt_nfkc` replaces them by spaces. During
+# training, they are replaced by code points of equal length in bytes that occur in no text.
 _JOINERS: dict[str, str] = {"\u200c": "\ufdd0", "\u200d": "\ufdd1"}
 
 
 class SubwordTokenizer(Tokenizer):
-    """SentencePiece unigram subwords; text is normalised, see `NORMALIZATIONS`, and spaces are squeezed.
+    """SentencePiece unigram subwords; text is normalized, see `NORMALIZATIONS`, and spaces are merged.
 
     Args:
         model: A serialized SentencePiece model whose first four pieces are the special ones.
         lowercase: See `Tokenizer`.
 
     Raises:
-        InputError: The bytes are no such model.
+        InputError: The bytes are not such a model.
     """
 
     kind = "subword"
@@ -69,9 +69,9 @@ class SubwordTokenizer(Tokenizer):
 
         Args:
             lines: Training text.
-            vocab_size: Ids wanted. A corpus too small for them gives fewer; see `vocab_size` of the result.
+            vocab_size: Number of ids. A corpus that is too small gives fewer; see `vocab_size` of the result.
             lowercase: See `Tokenizer`.
-            seed: Draws the sample when there are more than two million lines.
+            seed: Seed for sampling lines if there are more than two million.
             normalization: One of `NORMALIZATIONS`.
 
         Raises:
@@ -86,7 +86,7 @@ class SubwordTokenizer(Tokenizer):
         if vocab_size <= len(SPECIAL_PIECES):
             raise InputError(f"`vocab_size` must exceed {len(SPECIAL_PIECES)}. Received: vocab_size={vocab_size}.")
         if not lines:
-            raise InputError("A subword vocabulary needs at least one line of text. Received: none.")
+            raise InputError("A subword vocabulary requires at least one line of text. Received: none.")
         model = io.BytesIO()
         sentencepiece.set_random_generator_seed(seed)
         try:
@@ -105,13 +105,13 @@ class SubwordTokenizer(Tokenizer):
                 pad_piece=SPECIAL_PIECES[PAD],
                 input_sentence_size=_MAX_TRAINING_LINES,
                 max_sentence_length=_MAX_TRAINING_BYTES,
-                # A constant: the number of threads changes the sums, and so the model.
+                # A constant, because the number of threads changes sums and thus the model.
                 num_threads=2,
                 minloglevel=2,
             )
         except RuntimeError as error:
             needed = re.search(r"required_chars. \d+ vs (\d+)", str(error))
-            fix = f"needs a vocab_size of at least {needed[1]}" if needed else f"gives no subword vocabulary ({error})"
+            fix = f"requires a vocab_size of at least {needed[1]}" if needed else f"gives no vocabulary ({error})"
             raise InputError(f"This text {fix}. Received: vocab_size={vocab_size}.") from error
         learned = _round_scores(model.getvalue())
         return cls(_with_joiners(learned) if keeps_joiners else learned, lowercase)
@@ -130,24 +130,24 @@ class SubwordTokenizer(Tokenizer):
 
     @property
     def is_unigram(self) -> bool:
-        """Whether words have several segmentations, each with its probability."""
+        """Whether the model is a unigram model, with several segmentations per word and their probabilities."""
         try:
             return bool(self._processor.nbest_encode("a", nbest_size=1))
-        except RuntimeError:  # how SentencePiece says that the model is another one, such as BPE
+        except RuntimeError:  # raised for other models, such as BPE
             return False
 
     def segmentations(self, word: str, count: int) -> list[tuple[tuple[int, ...], float]]:
-        """Returns the most probable segmentations of a word, of characters as `piece_table` has them.
+        """Returns the most probable segmentations of a word, which is written as in `piece_table`.
 
         Args:
-            word: The word; a `▁` before it is its space.
-            count: Largest number of segmentations.
+            word: The word; a `▁` before it means a space.
+            count: Maximum number of segmentations.
 
         Returns:
-            The ids of each and their log probability, the best first.
+            The ids of each segmentation and its log probability, best first.
         """
-        found = self._processor.nbest_encode(word.removeprefix("▁"), nbest_size=count, out_type=int)
-        return [(tuple(ids), sum(map(self._processor.get_score, ids))) for ids in found]
+        segmentations = self._processor.nbest_encode(word.removeprefix("▁"), nbest_size=count, out_type=int)
+        return [(tuple(ids), sum(map(self._processor.get_score, ids))) for ids in segmentations]
 
     def piece_table(self) -> tuple[str, ...]:
         return self._pieces
@@ -160,10 +160,10 @@ class SubwordTokenizer(Tokenizer):
 
 
 def read_model(model: bytes) -> sentencepiece.SentencePieceProcessor:
-    """Returns a serialized SentencePiece model, ready for use.
+    """Deserializes a SentencePiece model.
 
     Raises:
-        InputError: The bytes are no such model.
+        InputError: The bytes are not such a model.
     """
     processor = sentencepiece.SentencePieceProcessor()
     try:
@@ -174,12 +174,12 @@ def read_model(model: bytes) -> sentencepiece.SentencePieceProcessor:
 
 
 def _with_short_words(line: str) -> str:
-    """Returns a line with a space after every so many characters of a word."""
+    """Returns a line with spaces in words that are too long for training."""
     return _LONG_WORD.sub(r"\g<0> ", line) if len(line) > _LONGEST_WORD else line
 
 
 class WordTokenizer(SubwordTokenizer):
-    """Words between spaces, the most frequent ones; text is normalised as that of subwords.
+    """The most frequent words, separated by spaces; text is normalized as for subwords.
 
     A run of other words is one unknown id.
 
@@ -188,7 +188,7 @@ class WordTokenizer(SubwordTokenizer):
         lowercase: See `Tokenizer`.
 
     Raises:
-        InputError: The bytes are no such model.
+        InputError: The bytes are not such a model.
     """
 
     kind = "words"
@@ -196,15 +196,15 @@ class WordTokenizer(SubwordTokenizer):
 
 
 def _round_scores(model: bytes) -> bytes:
-    """Rounds the scores of a serialized SentencePiece model, so that all its readers segment alike.
+    """Rounds the scores of a serialized SentencePiece model, so that all implementations segment equally.
 
-    "..." is "." + ".." or ".." + ".", whose scores differ only by rounding; the SentencePiece inside
-    TensorFlow Text adds in double precision where the newer one of the Python package adds in single, and
-    then they choose differently. With exact sums, both choose the first.
+    "..." is "." + ".." or ".." + ".", whose scores differ only by rounding. The SentencePiece inside TensorFlow Text
+    adds in double precision, the newer Python package in single precision, so they choose differently. With exact
+    sums, both choose the first.
 
-    The fields are read here because the generated protobuf code of the `sentencepiece` package refuses
-    the older protobuf that TensorFlow needs. A model is a sequence of length-delimited fields; number 1 is
-    a piece, which begins with its text (tag 0x0a) and its score (tag 0x15, a float).
+    The fields are parsed here because the generated protobuf code of the `sentencepiece` package is incompatible with
+    the older protobuf that TensorFlow requires. A model is a sequence of length-delimited fields; number 1 is a piece,
+    which begins with its text (tag 0x0a) and its score (tag 0x15, a float).
     """
     rounded, at = bytearray(model), 0
     while at < len(model):
@@ -221,10 +221,10 @@ def _round_scores(model: bytes) -> bytes:
 
 
 def _with_joiners(model: bytes) -> bytes:
-    """Returns a model with joiners where code points stand for them, whose normalisation leaves joiners as they are.
+    """Returns a model with the joiners back in its pieces, and without the rules that normalize joiners.
 
-    The rules of normalisation are a double array of what they replace (Yata's darts-clone), before the texts that
-    replace it: field 2 of field 3 of the model. Without its mark of a leaf, what a rule replaces is never found.
+    The normalization rules are field 2 of field 3 of the model: a double-array trie of their keys (Yata's darts-clone)
+    and then the replacements. A key without the mark of a leaf never matches.
     """
     changed = bytearray(model)
     for number, start, end in fields(model, 0, len(model)):
@@ -236,12 +236,12 @@ def _with_joiners(model: bytes) -> bytes:
                 if inner == 2 and last - first > 4:
                     (size,) = struct.unpack_from("<I", model, first)
                     for joiner in _JOINERS:
-                        _forget_rule(changed, first + 4, size // 4, joiner.encode())
+                        _remove_rule(changed, first + 4, size // 4, joiner.encode())
     return bytes(changed)
 
 
-def _forget_rule(model: bytearray, start: int, count: int, key: bytes) -> None:
-    """Takes the mark of a leaf from the unit of a key in a double array of so many units, if the key has one."""
+def _remove_rule(model: bytearray, start: int, count: int, key: bytes) -> None:
+    """Removes the mark of a leaf from a key, if it exists, in a double array with `count` units."""
 
     def unit(place: int) -> int:
         return int(struct.unpack_from("<I", model, start + 4 * place)[0])
@@ -275,7 +275,7 @@ def fields(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, int]]:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """Reads protobuf's variable-length integer; returns it and the offset after it."""
+    """Reads a variable-length integer of protobuf; returns it and the offset after it."""
     value, shift = 0, 0
     while data[at] & 0x80:
         value |= (data[at] & 0x7F) << shift

@@ -1,7 +1,6 @@
-"""How byte-level vocabularies cut text into words before they merge bytes: the classes of characters, and the rule.
+"""The rule by which byte-level tokenizers split text into words before merging, and its classes of characters.
 
-The classes are those of Unicode 16, whatever the version that this Python knows, so that both halves of a tokenizer
-and the reference agree on every character.
+The classes are those of Unicode 16, independent of Python's Unicode version, as in the graph and in the reference.
 """
 
 import functools
@@ -16,11 +15,11 @@ LETTER, NUMBER, OTHER, SPACE = range(4)
 """Classes of characters."""
 
 CONTRACTIONS = ("'s", "'t", "'re", "'ve", "'m", "'ll", "'d")
-"""What is cut off after an apostrophe at the beginning of a word."""
+"""The contractions that are separate words at the beginning of a word."""
 
 # Unicode's White_Space; Python's `str.isspace` has U+001C to U+001F as well.
 _SPACES = "9-D 20 85 A0 1680 2000-200A 2028-2029 202F 205F 3000"
-# What the versions 15.0, 15.1 and 16.0 added to the Unicode of Python 3.11.
+# The characters that Unicode 15.0, 15.1 and 16.0 added to the version of Python 3.11.
 _NEW_LETTERS = """
 1C89-1C8A A7CB-A7CD A7DA-A7DC 105C0-105F3 10D4A-10D65 10D6F-10D85 10EC2-10EC4 1123F-11240 11380-11389 1138B 1138E
 11390-113B5 113B7 113D1 113D3 11BC0-11BE0 11F02 11F04-11F10 11F12-11F33 1342F 13441-13446 13460-143FA 16100-1611D
@@ -46,10 +45,10 @@ def character_classes() -> np.ndarray:
 
 @functools.cache
 def word_pattern() -> re.Pattern[str]:
-    """Returns GPT-2's rule, which matches one word after another and leaves nothing out.
+    """Returns GPT-2's regular expression, whose consecutive matches are the words of a text, without gaps.
 
-    A word is one of the `CONTRACTIONS`; or letters, numbers or other characters, with one space before them; or spaces,
-    without the last one where a word follows.
+    A word is one of the `CONTRACTIONS`; or letters, numbers or other characters, with at most one space before them; or
+    spaces, without the last one if a word follows.
 
     Reference:
         Radford et al. 2019, "Language Models are Unsupervised Multitask Learners", section 2.2 (no merges across
@@ -64,7 +63,7 @@ def word_pattern() -> re.Pattern[str]:
 
 
 def _character_set(value: int) -> str:
-    """Returns the ranges of a class as the inside of a set of a regular expression."""
+    """Returns the ranges of a class for a character set of a regular expression."""
     inside = np.concatenate([[False], character_classes() == value, [False]])
     starts, ends = np.flatnonzero(inside[1:] & ~inside[:-1]), np.flatnonzero(~inside[1:] & inside[:-1]) - 1
     return "".join(rf"\U{start:08x}-\U{end:08x}" for start, end in zip(starts.tolist(), ends.tolist(), strict=True))

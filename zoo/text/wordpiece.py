@@ -1,4 +1,4 @@
-"""WordPiece, as BERT and the models after it read text."""
+"""WordPiece, the tokenizer of BERT and later models."""
 
 import functools
 import json
@@ -15,12 +15,12 @@ from zoo.vocabulary import SPECIAL_PIECES, UNKNOWN
 _MAX_CACHED_WORDS = 1 << 16
 UNKNOWN_WORD = "[UNK]"
 """The text of an unknown word."""
-# Marks that stand without a space after what is before them.
+# Punctuation marks before which decoding adds no space.
 _TIED = (".", "?", "!", ",")
 
 
 class _Characters(dict[int, str]):
-    """What each code point becomes, for `str.translate`, found when it is first met."""
+    """The normalized text of each code point, for `str.translate`; computed at the first use."""
 
     def __init__(self, reading: Reading):
         super().__init__()
@@ -33,26 +33,27 @@ class _Characters(dict[int, str]):
 
 @functools.cache
 def _word_pattern() -> re.Pattern[str]:
-    """Returns a pattern of words: a punctuation mark, or what is between marks and spaces."""
+    """Returns a pattern of words: a punctuation mark, or a run of characters without marks and spaces."""
     marks = "".join(re.escape(chr(code)) for code in (character_classes() == PUNCTUATION).nonzero()[0].tolist())
     return re.compile(f"[{marks}]|[^ {marks}]+")
 
 
 class WordPieceTokenizer(Tokenizer):
-    """Words, of which the longest piece of the vocabulary is taken again and again.
+    """Splits words greedily into the longest pieces of the vocabulary.
 
-    Pieces within a word begin with `##`. A word of which a part is no piece is unknown as a whole, and so is one of
-    more than `max_word_length` characters. Texts begin with the start symbol and end with the end symbol, BERT's
-    `[CLS]` and `[SEP]`. How characters are read, see `zoo.text.bert_characters.Reading`.
+    Pieces within a word begin with `##`. A word is unknown as a whole if a part of it has no piece, or if it has more
+    than `max_word_length` characters. Texts begin with the start token and end with the end token, BERT's `[CLS]` and
+    `[SEP]`. Characters are normalized by `zoo.text.bert_characters.Reading`.
 
     Args:
         pieces: The piece of each id; the first four are the special ones.
-        original_ids: The id of each of these in the checkpoint that it comes from, −1 for none.
-        reading: How characters are read.
-        max_word_length: Characters of the longest word that is read.
+        original_ids: The id of each piece in the original checkpoint, −1 for none.
+        reading: The normalization of characters.
+        max_word_length: Characters of the longest word that is not unknown.
 
     Raises:
-        InputError: The pieces do not begin with the special ones, one is repeated, or there are not as many ids.
+        InputError: The pieces do not begin with the special ones, one is repeated, or `original_ids` is shorter or
+            longer.
 
     Reference:
         Wu et al. 2016, "Google's Neural Machine Translation System", section 4.1, https://arxiv.org/abs/1609.08144;
@@ -74,11 +75,11 @@ class WordPieceTokenizer(Tokenizer):
         self._saved_pieces = tuple(pieces)
         if self._saved_pieces[:4] != SPECIAL_PIECES or len(self._saved_pieces) != len(self.original_ids):
             raise InputError(
-                f"`pieces` must begin with {SPECIAL_PIECES}, and `original_ids` be as many. Received: "
+                f"`pieces` must begin with {SPECIAL_PIECES}, and `original_ids` have the same length. Received: "
                 f"{self._saved_pieces[:4]}, {len(self._saved_pieces)} pieces and {len(self.original_ids)} ids."
             )
         self.ids = self._ids_of_text()
-        """The id of each piece but the special ones."""
+        """The id of each piece except the special ones."""
         self._longest = max(map(len, self.ids), default=0)
         self._characters = _Characters(reading)
         self._cache: dict[str, tuple[int, ...]] = {}
@@ -87,14 +88,14 @@ class WordPieceTokenizer(Tokenizer):
         ids: dict[str, int] = {}
         for index, piece in enumerate(self._saved_pieces):
             if index > UNKNOWN and piece != UNUSED and ids.setdefault(piece, index) != index:
-                raise InputError(f"A vocabulary holds distinct pieces. Received: {piece!r} twice.")
+                raise InputError(f"The pieces of a vocabulary must be distinct. Received: {piece!r} twice.")
         return ids
 
     @classmethod
     def from_saved(cls, state: Mapping[str, Any], read: Callable[[str], bytes]) -> Self:
         options = state.get("reading")
         if not isinstance(options, Mapping) or not set(options) <= set(Reading.__dataclass_fields__):
-            raise InputError(f"a {cls.kind} tokenizer needs options 'reading'. Received: {options!r}.")
+            raise InputError(f"a {cls.kind} tokenizer requires options 'reading'. Received: {options!r}.")
         pieces, original_ids = saved_list(state, "pieces"), saved_list(state, "original_ids")
         return cls(pieces, original_ids, Reading(**options), int(state.get("max_word_length", 100)))
 
@@ -104,8 +105,8 @@ class WordPieceTokenizer(Tokenizer):
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         find = _word_pattern().findall
-        read = (without_surrogates(text).translate(self._characters) for text in texts)
-        return [[i for word in find(text) for i in self._word_ids(word)] for text in read]
+        normalized = (without_surrogates(text).translate(self._characters) for text in texts)
+        return [[i for word in find(text) for i in self._word_ids(word)] for text in normalized]
 
     def _word_ids(self, word: str) -> tuple[int, ...]:
         ids = self._cache.get(word)
@@ -119,7 +120,7 @@ class WordPieceTokenizer(Tokenizer):
     def _pieces_of(self, word: str) -> tuple[int, ...]:
         if len(word) > self.max_word_length:
             return (UNKNOWN,)
-        found, start = [], 0
+        pieces, start = [], 0
         while start < len(word):
             prefix = "##" if start else ""
             for end in range(min(len(word), start + self._longest), start, -1):
@@ -128,15 +129,15 @@ class WordPieceTokenizer(Tokenizer):
                     break
             else:
                 return (UNKNOWN,)
-            found.append(piece)
+            pieces.append(piece)
             start = end
-        return tuple(found)
+        return tuple(pieces)
 
     def piece_table(self) -> tuple[str, ...]:
         return self._saved_pieces
 
     def surfaces(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Returns what each id is at the beginning of a text, and what it is after another one."""
+        """Returns the decoded text of each id at the beginning of a text, and that after another id."""
         first = (*[""] * UNKNOWN, UNKNOWN_WORD, *self._saved_pieces[UNKNOWN + 1 :])
         return first, tuple(_within(piece) for piece in first)
 
@@ -156,7 +157,7 @@ class WordPieceTokenizer(Tokenizer):
 
 
 def _within(piece: str) -> str:
-    """Returns what a piece is after another one."""
+    """Returns the decoded text of a piece after another one."""
     if piece.startswith("##"):
         return piece.removeprefix("##")
     return piece if piece in _TIED or not piece else f" {piece}"

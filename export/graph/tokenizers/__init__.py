@@ -1,7 +1,7 @@
-"""The TensorFlow half of the tokenizers: strings in, ids out and back, inside a graph.
+"""The tokenizers as TensorFlow graphs: strings to ids and back.
 
-Only ops of core TensorFlow and TensorFlow Text are used, which the stock model server links. A request never fails on
-its content: invalid UTF-8 reads as U+FFFD, and ids outside the vocabulary are skipped.
+Only ops of core TensorFlow and TensorFlow Text are used, which the stock model server links. No text or id makes a
+request fail: invalid UTF-8 is read as U+FFFD, and ids outside the vocabulary are skipped.
 """
 
 from export.graph.tokenizers import (  # noqa: F401 (they register their classes)

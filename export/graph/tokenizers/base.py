@@ -1,4 +1,4 @@
-"""What the graph halves of all tokenizers have in common."""
+"""The base class of the tokenizers in the graph."""
 
 import abc
 import functools
@@ -15,12 +15,12 @@ from zoo.vocabulary import END, PAD, UNKNOWN
 
 @functools.singledispatch
 def tokenizer_graph(tokenizer: Tokenizer) -> "TokenizerGraph":
-    """Returns the TensorFlow half of a tokenizer; one for another class is added with `tokenizer_graph.register`."""
-    raise TypeError(f"{type(tokenizer).__name__} has no TensorFlow half: see `tokenizer_graph.register`.")
+    """Returns a tokenizer as a graph; `tokenizer_graph.register` adds the graph of another tokenizer class."""
+    raise TypeError(f"{type(tokenizer).__name__} has no TensorFlow graph: see `tokenizer_graph.register`.")
 
 
 class TokenizerGraph(tf.Module, abc.ABC):
-    """A tokenizer as a `tf.Module`; whatever exports it must hold it, so that its resources are tracked."""
+    """A tokenizer as a `tf.Module`; the exported object must contain it, so that its resources are tracked."""
 
     def __init__(self, tokenizer: Tokenizer):
         super().__init__()
@@ -37,7 +37,7 @@ class TokenizerGraph(tf.Module, abc.ABC):
 
     @abc.abstractmethod
     def encode(self, text: tf.Tensor) -> tf.RaggedTensor:
-        """Returns the ids, int32 [B, None], of texts [B] meant as UTF-8, without special ids around them."""
+        """Returns the ids, int32 [B, None], of texts [B] in UTF-8, without start and end ids."""
 
     def decode(self, ids: tf.Tensor) -> tf.Tensor:
         """Returns the texts [B] of rows of ids, int32 [B, T].
@@ -50,31 +50,31 @@ class TokenizerGraph(tf.Module, abc.ABC):
         return self._decode(tf.ragged.boolean_mask(ids, before_end & is_text))
 
     def pieces(self, ids: tf.Tensor) -> tf.Tensor:
-        """Returns one printable string per id, int32 [B, T]; `PAD` and ids outside the vocabulary give `""`."""
+        """Returns one printable string per id, int32 [B, T]; it is empty for `PAD` and ids outside the vocabulary."""
         ids = tf.cast(ids, tf.int32)
         known = (ids > PAD) & (ids < self.vocab_size)
         return tf.gather(tf.constant(self._pieces), tf.where(known, ids, PAD))
 
     def _read(self, text: tf.Tensor) -> tf.Tensor:
-        """Returns valid UTF-8, in lower case where the tokenizer says so."""
+        """Returns valid UTF-8, in lower case if the tokenizer requires it."""
         valid = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace", replacement_char=0xFFFD)
         if not self.lowercase:
             return valid
-        # `lower` ends a string at its first NUL.
+        # `lower` cuts a string at its first NUL.
         return tf.strings.lower(tf.strings.regex_replace(valid, r"\x00", "\ufffd"), encoding="utf-8")
 
     @abc.abstractmethod
     def _decode(self, ids: tf.RaggedTensor) -> tf.Tensor:
-        """Returns the texts of rows that hold ordinary and unknown ids only."""
+        """Returns the texts of rows that contain only ordinary and unknown ids."""
 
 
 def string_table(texts: Sequence[str]) -> np.ndarray:
-    """Returns UTF-8 bytes as objects; NumPy's own string type would cut a trailing NUL."""
+    """Returns UTF-8 bytes as objects, because NumPy's own string type drops trailing NULs."""
     return np.array([text.encode() for text in texts], dtype=object)
 
 
 def joined(ids: tf.RaggedTensor, first: np.ndarray, within: np.ndarray) -> tf.Tensor:
-    """Returns the texts [B] of rows of ids, given what each id is at the beginning of a text and after another one."""
+    """Returns the texts [B] of rows of ids, given the text of each id at the beginning of a row and elsewhere."""
     values = ids.flat_values
     is_first = tf.range(tf.size(values, tf.int64)) == tf.gather(ids.row_starts(), ids.value_rowids())
     pieces = tf.where(is_first, tf.gather(tf.constant(first), values), tf.gather(tf.constant(within), values))

@@ -1,4 +1,4 @@
-"""Byte-pair encoding of bytes in the graph, by core operations on all words of a batch at once."""
+"""Byte-level BPE in the graph, by core operations on all words of a batch at once."""
 
 import numpy as np
 import tensorflow as tf
@@ -15,9 +15,9 @@ _BLANK, _APOSTROPHE = ord(" "), ord("'")
 
 @tokenizer_graph.register(ByteLevelBPETokenizer)
 class ByteLevelBPEGraph(TokenizerGraph):
-    """Words by comparing neighbouring characters, and merges by rounds: each word's best pair, wherever it occurs.
+    """Splits words by comparing neighbouring characters, and merges in rounds: each merges every word's best pair.
 
-    A round reads the pairs of all words together, and words that occur more than once are read once.
+    A round processes all words together; words that occur more than once are processed once.
     """
 
     def __init__(self, tokenizer: ByteLevelBPETokenizer):
@@ -50,9 +50,9 @@ class ByteLevelBPEGraph(TokenizerGraph):
         return tf.RaggedTensor.from_row_splits(words, row_splits, validate=False)
 
     def _parts(self, codes: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
-        """Returns numbers [C] of the parts of the rows: the runs of spaces that are symbols, and what is between them.
+        """Returns the part number [C] of each character; runs of spaces that are tokens separate the parts of a row.
 
-        A run that is longer than the longest symbol is several, and a single space after them is none.
+        A run that is longer than the longest such token is split; a remaining single space belongs to no run.
         """
         longest, places = len(self._run_ids) - 1, tf.range(1, tf.size(codes) + 1)
         is_blank, same_before = codes == _BLANK, _shifted(rows, -1) == rows
@@ -63,35 +63,35 @@ class ByteLevelBPEGraph(TokenizerGraph):
         last = tf.gather(tf.concat([[0], tf.boolean_mask(places, closes)], 0), run)
         within, length = places - first, last - first + 1
         is_single = (within == length - 1) & (within % longest == 0)
-        in_symbol = is_blank & ~is_single
-        begins = ~same_before | (in_symbol & (within % longest == 0)) | (~in_symbol & _shifted(in_symbol, -1))
+        in_token = is_blank & ~is_single
+        begins = ~same_before | (in_token & (within % longest == 0)) | (~in_token & _shifted(in_token, -1))
         return tf.cumsum(tf.cast(begins, tf.int32))
 
     def _starts(self, codes: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
-        """Returns at which characters a word begins, boolean [C], of those of all rows."""
+        """Returns whether a word begins at each character of all rows, boolean [C]."""
         classes = self._classes(codes)
 
         def neighbours(values: tf.Tensor, offset: int, missing: int) -> tf.Tensor:
-            """Returns the values `offset` characters away, `missing` where that is in another row."""
+            """Returns the values `offset` characters away, or `missing` if those are in another row."""
             moved, moved_rows = (_shifted(tensor, offset) for tensor in (values, rows))
             return tf.where(moved_rows == rows, moved, missing)
 
         before, after = neighbours(classes, -1, -1), neighbours(classes, 1, -1)
         blank_before = neighbours(codes, -1, -1) == _BLANK
         is_space = classes == SPACE
-        # A space before a word belongs to it; the last of several spaces is apart from the others.
+        # A space before a word belongs to it; of several spaces, the last is separated from the others.
         begins = tf.where(
             is_space, (before != SPACE) | ((after != SPACE) & (after >= 0)), (classes != before) & ~blank_before
         )
         opens = begins & (codes == _APOSTROPHE) & (before != OTHER)
         for contraction in CONTRACTIONS:
             letters = contraction[1:]
-            found = opens
+            matches = opens
             for place, letter in enumerate(letters, start=1):
-                found &= neighbours(codes, place, -1) == ord(letter)
+                matches &= neighbours(codes, place, -1) == ord(letter)
             for place in range(1, len(contraction)):
-                begins &= ~neighbours(found, -place, False)
-            begins |= neighbours(found, -len(contraction), False) & (classes == LETTER)
+                begins &= ~neighbours(matches, -place, False)
+            begins |= neighbours(matches, -len(contraction), False) & (classes == LETTER)
         return begins
 
     def _word_ids(self, words: tf.Tensor) -> tf.RaggedTensor:
@@ -100,10 +100,10 @@ class ByteLevelBPEGraph(TokenizerGraph):
         owners = tf.repeat(tf.range(1, tf.size(words) + 1), tf.strings.length(words))
         ids = tf.gather(tf.constant(self._byte_ids), codes)
         if self._has_runs:
-            ids, owners = self._runs_as_symbols(words, ids, owners)
+            ids, owners = self._runs_as_tokens(words, ids, owners)
         unlimited = tf.TensorShape([None])
         ids, owners, _ = tf.while_loop(
-            lambda ids, owners, going: going,
+            lambda ids, owners, merged: merged,
             self._merge_once,
             (ids, owners, tf.constant(True)),
             shape_invariants=(unlimited, unlimited, tf.TensorShape([])),
@@ -112,27 +112,27 @@ class ByteLevelBPEGraph(TokenizerGraph):
             ids, tf.cast(owners - 1, tf.int64), nrows=tf.size(words, tf.int64), validate=False
         )
 
-    def _runs_as_symbols(self, words: tf.Tensor, ids: tf.Tensor, owners: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the ids of bytes [M] and their words [M] with one id for the bytes of each run that is a symbol."""
+    def _runs_as_tokens(self, words: tf.Tensor, ids: tf.Tensor, owners: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns the ids of bytes [M] and their words [M], with one id for each run of spaces that is a token."""
         is_run = tf.strings.regex_full_match(words, "  +")
         run_ids = tf.gather(tf.constant(self._run_ids), tf.where(is_run, tf.strings.length(words), 0))
         in_run = tf.gather(is_run, owners - 1)
         ids = tf.where(in_run, tf.gather(run_ids, owners - 1), ids)
-        kept = ~in_run | (owners != _shifted(owners, -1))
-        return tf.boolean_mask(ids, kept), tf.boolean_mask(owners, kept)
+        is_first = ~in_run | (owners != _shifted(owners, -1))
+        return tf.boolean_mask(ids, is_first), tf.boolean_mask(owners, is_first)
 
     def _merge_once(
-        self, ids: tf.Tensor, owners: tf.Tensor, going: tf.Tensor
+        self, ids: tf.Tensor, owners: tf.Tensor, merged: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Returns symbols [M] and their words [M] after the best pair of each word was merged, and whether any was."""
+        """Merges the best pair of each word; returns ids [M], their words [M] and whether any pair was merged."""
         ranks = self._ranks(ids, _shifted(ids, 1))
         ranks = tf.where((ranks >= 0) & (owners == _shifted(owners, 1)), ranks, _NO_RANK)
         best = tf.gather(tf.math.segment_min(ranks, owners), owners)
         hits = (ranks == best) & (ranks < _NO_RANK)
         hits &= _is_even(hits)
         ids = tf.where(hits, tf.gather(tf.constant(self._merged), tf.where(hits, ranks, 0)), ids)
-        kept = ~_shifted(hits, -1)
-        return tf.boolean_mask(ids, kept), tf.boolean_mask(owners, kept), tf.reduce_any(hits)
+        remains = ~_shifted(hits, -1)
+        return tf.boolean_mask(ids, remains), tf.boolean_mask(owners, remains), tf.reduce_any(hits)
 
     def _decode(self, ids: tf.RaggedTensor) -> tf.Tensor:
         pieces = tf.ragged.map_flat_values(tf.gather, tf.constant(self._surfaces), ids)
@@ -141,16 +141,16 @@ class ByteLevelBPEGraph(TokenizerGraph):
 
 
 def _shifted(values: tf.Tensor, offset: int) -> tf.Tensor:
-    """Returns a vector whose element i is element i + offset of another; zero, or False, beyond its ends.
+    """Returns a vector whose element i is element i + offset of another; zero or False beyond its ends.
 
-    Rows and words are counted from 1, so that what is beyond the ends is in none of them.
+    Rows and words are numbered from 1, so that positions beyond the ends belong to none of them.
     """
     fill = tf.zeros([tf.minimum(abs(offset), tf.size(values))], values.dtype)
     return tf.concat([values[offset:], fill], 0) if offset > 0 else tf.concat([fill, values[:offset]], 0)
 
 
 def _is_even(hits: tf.Tensor) -> tf.Tensor:
-    """Returns which places are an even distance from the first of the hits [M] that are side by side with them."""
+    """Returns whether each position has an even distance from the beginning of its run of adjacent hits [M]."""
     places = tf.range(tf.size(hits))
     first = tf.boolean_mask(places, hits & ~_shifted(hits, -1))
     run = tf.cumsum(tf.cast(hits & ~_shifted(hits, -1), tf.int32)) - 1

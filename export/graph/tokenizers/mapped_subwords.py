@@ -12,9 +12,9 @@ _CODE = "(?s)^>>.*?<<"
 
 @tokenizer_graph.register(MappedSubwordTokenizer)
 class MappedSubwordGraph(TokenizerGraph):
-    """SentencePiece by TensorFlow Text, and a table of its pieces.
+    """SentencePiece by TensorFlow Text, and a table from pieces to ids.
 
-    What SentencePiece does not know it gives as it stands in the text, and that may be a piece of the other language.
+    SentencePiece returns unknown pieces unchanged; they may be in the table, as pieces of the other language.
     """
 
     def __init__(self, tokenizer: MappedSubwordTokenizer):

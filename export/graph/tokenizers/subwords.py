@@ -16,7 +16,7 @@ _BYTE = re.compile("<0x([0-9A-F]{2})>")
 
 @tokenizer_graph.register(SubwordTokenizer)
 class SubwordGraph(TokenizerGraph):
-    """SentencePiece by TensorFlow Text, with the model that the Python half uses."""
+    """SentencePiece by TensorFlow Text, with the model of the Python tokenizer."""
 
     def __init__(self, tokenizer: SubwordTokenizer):
         super().__init__(tokenizer)
@@ -31,24 +31,24 @@ class SubwordGraph(TokenizerGraph):
 
 @tokenizer_graph.register(ReorderedSubwordTokenizer)
 class ReorderedSubwordGraph(SubwordGraph):
-    """SentencePiece by TensorFlow Text, whose ids lead to ours by a constant.
+    """SentencePiece by TensorFlow Text, with a constant table from its ids to ours.
 
-    TensorFlow Text's older SentencePiece drops all spaces that a text begins with, where there is one to drop, and even
-    where models put none before texts, as Gemma's; so texts are put together here.
+    Texts are joined here, because the older SentencePiece in TensorFlow Text drops all leading spaces of a text, even
+    for models that add none, such as Gemma's.
     """
 
     def __init__(self, tokenizer: ReorderedSubwordTokenizer):
         super().__init__(tokenizer)
         self._ids_of_model = np.array(tokenizer.ids_of_model, np.int32)
         pieces = tokenizer.piece_table()
-        known = zip(pieces, tokenizer.model_ids, strict=True)
-        self._surfaces = np.array([_surface(piece) if i >= 0 else b"" for piece, i in known], dtype=object)
-        # Of a piece of several spaces one is left where one is dropped.
+        pairs = zip(pieces, tokenizer.model_ids, strict=True)
+        self._surfaces = np.array([_surface(piece) if i >= 0 else b"" for piece, i in pairs], dtype=object)
+        # A piece of several spaces would still begin with a space after one is dropped.
         words = (i for i, piece in enumerate(pieces) if piece.startswith(SPACE) and not piece.startswith(2 * SPACE))
         spaced = next(words, None)
         drops_space = spaced is None or not tokenizer.decode([[spaced]])[0].startswith(" ")
-        begun = zip(pieces, self._surfaces, strict=True)
-        first = [text[1:] if drops_space and piece.startswith(SPACE) else text for piece, text in begun]
+        surfaces = zip(pieces, self._surfaces, strict=True)
+        first = [text[1:] if drops_space and piece.startswith(SPACE) else text for piece, text in surfaces]
         self._first_surfaces = np.array(first, dtype=object)
         self._replaced = tidying() if tokenizer.tidy else []
 
@@ -63,7 +63,7 @@ class ReorderedSubwordGraph(SubwordGraph):
 
 
 def _surface(piece: str) -> bytes:
-    """Returns what a piece is in a text; pieces such as `<0x0A>` are single bytes."""
+    """Returns the text of a piece; pieces such as `<0x0A>` are single bytes."""
     if byte := _BYTE.fullmatch(piece):
         return bytes([int(byte[1], 16)])
     special = {SPECIAL_PIECES[UNKNOWN]: f" {UNKNOWN_SURFACE} ", **dict.fromkeys(SPECIAL_PIECES[:UNKNOWN], "")}

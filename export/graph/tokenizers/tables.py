@@ -1,20 +1,20 @@
-"""Tables that a graph looks numbers up in by a few reads, without a resource that a server would have to initialise."""
+"""Lookup tables of numbers as constants of a graph, without resources that a server would have to initialize."""
 
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-# Rows of a table of code points; most of them are equal to another.
+# Rows in a page of a table of code points; most pages are equal to another.
 _PAGE = 256
-# Odd numbers whose products with a key have its bits spread over their upper ones (Knuth, volume 3, section 6.4).
+# Odd multipliers that spread the bits of a key over the upper bits of the product (Knuth, volume 3, section 6.4).
 _FOR_BUCKETS, _FOR_SLOTS = -0x61C8864680B583EB, -0x3D4D51C2D82B14B1
 _KEYS_PER_BUCKET = 4
 _NONE = -1
 
 
 class PagedTable:
-    """A small number for each of many indices, kept once for pages that are equal.
+    """A small number for each of many indices; equal pages of the table are stored once.
 
     Args:
         values: The numbers, uint8 [N], N a multiple of 256.
@@ -31,14 +31,14 @@ class PagedTable:
 
 
 class PairTable:
-    """The number of each pair of a list, and −1 for other pairs: a perfect hash by displacement.
+    """The number of each pair in a list, and −1 for other pairs: a perfect hash by displacement.
 
-    The keys of a bucket share a seed with which all keys have different slots, so that a pair is found, or found to be
-    missing, by reading its bucket's seed and one slot.
+    The keys of a bucket share a seed, chosen so that all keys have different slots. A lookup reads the seed of the
+    bucket and one slot.
 
     Args:
-        pairs: The pairs, int64 [P, 2], different from each other.
-        size: All numbers that are looked up, in pairs of the list and in others, are from 0 to `size - 1`.
+        pairs: The distinct pairs, int64 [P, 2].
+        size: All numbers in pairs that are looked up are from 0 to `size - 1`.
         first: The number of the first pair.
 
     Reference:
@@ -60,7 +60,7 @@ class PairTable:
             self._place(buckets[members[:1]], keys[members], members + first)
 
     def _place(self, bucket: np.ndarray, keys: np.ndarray, numbers: np.ndarray) -> None:
-        """Gives the keys of a bucket slots of their own by the first seed with which these are free."""
+        """Assigns slots to the keys of a bucket, by the first seed for which the slots are free and distinct."""
         seed = np.zeros(1, np.int64)
         while len(keys):
             slots = _upper_bits(keys * (np.int64(_FOR_SLOTS) * (2 * seed + 1)), self._slot_bits)
@@ -70,12 +70,12 @@ class PairTable:
             seed += 1
 
     def __call__(self, left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
-        """Returns the numbers of pairs, int32 like the tensors of their two halves."""
+        """Returns the numbers of pairs, int32, given tensors of their left and right halves."""
         key = tf.cast(left, tf.int64) * self._size + tf.cast(right, tf.int64)
         seed = tf.gather(tf.constant(self._seeds), _upper_bits(key * _FOR_BUCKETS, self._bucket_bits))
         slot = _upper_bits(key * (_FOR_SLOTS * (2 * seed + 1)), self._slot_bits)
-        is_there = tf.equal(tf.gather(tf.constant(self._keys), slot), key)
-        return tf.where(is_there, tf.gather(tf.constant(self._numbers), slot), _NONE)
+        is_in_table = tf.equal(tf.gather(tf.constant(self._keys), slot), key)
+        return tf.where(is_in_table, tf.gather(tf.constant(self._numbers), slot), _NONE)
 
 
 def _upper_bits(products: Any, bits: int) -> Any:

@@ -10,30 +10,30 @@ from zoo.text.bert_characters import SPACE, character_classes
 from zoo.text.code_points import NUM_CHARACTERS
 from zoo.vocabulary import UNKNOWN
 
-# Nodes of the tree of pieces from which those at the beginning of a word and those within one are read.
+# The root nodes of the trees of the pieces at the beginning of a word and of those within a word.
 _BEGINNING, _WITHIN = 0, 1
 _NO_PIECE = -1
-# What happens to a character when it is read.
-_KEPT, _REPLACED, _REMOVED = range(3)
+# How a character is normalized.
+_UNCHANGED, _REPLACED, _REMOVED = range(3)
 
 
 @tokenizer_graph.register(WordPieceTokenizer)
 class WordPieceGraph(TokenizerGraph):
-    """Words by the classes of neighbouring characters, and pieces by a tree of all pieces.
+    """Splits words by the classes of neighbouring characters, and words into pieces by a tree of all pieces.
 
-    At every place of every word the longest piece that begins there is found, by following the tree from all places
-    together; then each word goes from its first place to the place after the piece there, and so on. Words that occur
-    more than once are read once.
+    First, the longest piece at every position of every word is looked up by descending the tree from all positions
+    together. Then each word is split from its beginning: each piece ends where the next begins. Words that occur more
+    than once are processed once.
     """
 
     def __init__(self, tokenizer: WordPieceTokenizer):
         super().__init__(tokenizer)
         self._max_word_length = tokenizer.max_word_length
         changes = tokenizer.reading.changes()
-        fates = np.full(NUM_CHARACTERS, _KEPT, np.uint8)
-        fates[list(changes)] = [_REPLACED if text else _REMOVED for text in changes.values()]
+        actions = np.full(NUM_CHARACTERS, _UNCHANGED, np.uint8)
+        actions[list(changes)] = [_REPLACED if text else _REMOVED for text in changes.values()]
         replaced = {code: text for code, text in changes.items() if text}
-        self._fates, self._replaced = PagedTable(fates), np.array([*replaced, NUM_CHARACTERS], np.int32)
+        self._actions, self._replaced = PagedTable(actions), np.array([*replaced, NUM_CHARACTERS], np.int32)
         self._count = np.array([*map(len, replaced.values()), 0], np.int32)
         self._first = np.cumsum(self._count, dtype=np.int32) - self._count
         self._read_codes = np.array(
@@ -50,12 +50,14 @@ class WordPieceGraph(TokenizerGraph):
         return words.with_flat_values(ids).merge_dims(1, 2)
 
     def _read_characters(self, characters: tf.RaggedTensor) -> tf.RaggedTensor:
-        """Returns what code points [B, None] become, [B, None]: see `zoo.text.bert_characters.Reading`."""
+        """Returns the normalized code points [B, None] of code points [B, None]; see `zoo.text.bert_characters`."""
         codes = characters.flat_values
-        fates = self._fates(codes)
-        is_replaced = fates == _REPLACED
+        actions = self._actions(codes)
+        is_replaced = actions == _REPLACED
         place = tf.searchsorted(tf.constant(self._replaced), codes)
-        counts = tf.where(is_replaced, tf.gather(tf.constant(self._count), place), tf.cast(fates != _REMOVED, tf.int32))
+        counts = tf.where(
+            is_replaced, tf.gather(tf.constant(self._count), place), tf.cast(actions != _REMOVED, tf.int32)
+        )
         ends = tf.cumsum(counts)
         owner = tf.repeat(tf.range(tf.size(codes)), counts)
         within = tf.range(tf.size(owner)) - tf.gather(ends - counts, owner)
@@ -71,7 +73,7 @@ class WordPieceGraph(TokenizerGraph):
     def _words(self, characters: tf.RaggedTensor) -> tf.RaggedTensor:
         """Returns the words [B, None] of code points [B, None], without the spaces between them."""
         rows, classes = characters.value_rowids(), self._classes(characters.flat_values)
-        # A mark is a word, and a word ends where another class or another text begins.
+        # Each punctuation mark is a word; other words end where the class of characters or the text changes.
         begins = tf.concat([[True], (rows[1:] != rows[:-1]) | (classes[1:] != classes[:-1])], 0)[: tf.size(classes)]
         begins |= classes != 0
         is_word = classes != SPACE
@@ -93,38 +95,38 @@ class WordPieceGraph(TokenizerGraph):
         failed = tf.cast(taken & (pieces == _NO_PIECE), tf.int32)
         unknown = tf.gather((tf.math.unsorted_segment_sum(failed, owners, tf.size(words)) > 0) | ~is_short, owners)
         is_first = tf.range(tf.size(owners)) == tf.gather(starts, owners)
-        kept = tf.where(unknown, is_first, taken)
-        ids = tf.boolean_mask(tf.where(unknown, UNKNOWN, pieces), kept)
-        rows = tf.cast(tf.boolean_mask(owners, kept), tf.int64)
+        selected = tf.where(unknown, is_first, taken)
+        ids = tf.boolean_mask(tf.where(unknown, UNKNOWN, pieces), selected)
+        rows = tf.cast(tf.boolean_mask(owners, selected), tf.int64)
         return tf.RaggedTensor.from_value_rowids(ids, rows, nrows=tf.size(words, tf.int64), validate=False)
 
     def _longest_pieces(
         self, codes: tf.Tensor, owners: tf.Tensor, starts: tf.Tensor, ends: tf.Tensor, is_short: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the length [C] of the longest piece at each place, and its id [C], of characters [C] of all words."""
+        """Returns length [C] and id [C] of the longest piece at each character [C] of all words."""
         size = tf.size(codes)
         place = tf.boolean_mask(tf.range(size), tf.gather(is_short, owners))
         node = tf.where(place == tf.gather(starts, tf.gather(owners, place)), _BEGINNING, _WITHIN)
         state = (tf.constant(0), place, node, tf.zeros([size], tf.int32), tf.fill([size], _NO_PIECE))
 
-        def follow(length, place, node, lengths, pieces):  # type: ignore[no-untyped-def]
+        def descend(length, place, node, lengths, pieces):  # type: ignore[no-untyped-def]
             at = place + length
             inside = at < tf.gather(ends, tf.gather(owners, place))
             place, node, at = (tf.boolean_mask(tensor, inside) for tensor in (place, node, at))
             node = self._children(node, tf.gather(codes, at))
             place, node = (tf.boolean_mask(tensor, node >= 0) for tensor in (place, node))
             piece = tf.gather(tf.constant(self._piece_at), node)
-            found = tf.boolean_mask(place, piece >= 0)[:, None]
-            lengths = tf.tensor_scatter_nd_update(lengths, found, tf.fill([tf.size(found)], length + 1))
-            pieces = tf.tensor_scatter_nd_update(pieces, found, tf.boolean_mask(piece, piece >= 0))
+            positions = tf.boolean_mask(place, piece >= 0)[:, None]
+            lengths = tf.tensor_scatter_nd_update(lengths, positions, tf.fill([tf.size(positions)], length + 1))
+            pieces = tf.tensor_scatter_nd_update(pieces, positions, tf.boolean_mask(piece, piece >= 0))
             return length + 1, place, node, lengths, pieces
 
-        some = tf.TensorShape([None])
+        any_size = tf.TensorShape([None])
         *_, lengths, pieces = tf.while_loop(
             lambda length, place, *_: tf.size(place) > 0,
-            follow,
+            descend,
             state,
-            shape_invariants=(tf.TensorShape([]), some, some, some, some),
+            shape_invariants=(tf.TensorShape([]), any_size, any_size, any_size, any_size),
         )
         return lengths, pieces
 
@@ -133,9 +135,9 @@ class WordPieceGraph(TokenizerGraph):
 
 
 def _tree(ids: dict[str, int]) -> tuple[PairTable, np.ndarray]:
-    """Returns the tree of pieces: the child of a node by a character, and the piece that ends at each node, or −1.
+    """Returns the tree of pieces: the child of each node by character, and the piece that ends at each node, or −1.
 
-    The number of a pair is the number of the child, less those of the two nodes that nothing leads to.
+    The number of a pair of node and character is the number of the child, without the two root nodes.
     """
     children: dict[tuple[int, int], int] = {}
     piece_at: dict[int, int] = {}
@@ -152,9 +154,9 @@ def _tree(ids: dict[str, int]) -> tuple[PairTable, np.ndarray]:
 
 
 def _reached(lengths: tf.Tensor, starts: tf.Tensor, ends: tf.Tensor) -> tf.Tensor:
-    """Returns at which places [C] a word takes a piece, given the piece's length [C] at each place, 0 for none.
+    """Returns at which positions [C] a piece of a word begins, given the longest piece's length [C] at each position.
 
-    The words begin at `starts`; `ends` is [C].
+    A length of 0 means no piece. The words begin at `starts`; `ends` is [C].
     """
 
     def step(places: tf.Tensor, reached: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -163,11 +165,11 @@ def _reached(lengths: tf.Tensor, starts: tf.Tensor, ends: tf.Tensor) -> tf.Tenso
         after = places + length
         return tf.boolean_mask(after, (length > 0) & (after < tf.gather(ends, places))), reached
 
-    some = tf.TensorShape([None])
+    any_size = tf.TensorShape([None])
     _, reached = tf.while_loop(
         lambda places, reached: tf.size(places) > 0,
         step,
         (starts, tf.zeros([tf.size(lengths)], tf.bool)),
-        shape_invariants=(some, some),
+        shape_invariants=(any_size, any_size),
     )
     return reached

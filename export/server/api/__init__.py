@@ -1,1 +1,1 @@
-"""The two doors for requests, gRPC and REST, and the services behind both."""
+"""The gRPC and REST APIs, and the services behind both."""

@@ -1,4 +1,4 @@
-"""The gRPC side: the official services, health and reflection."""
+"""The gRPC server: the official services, health and reflection."""
 
 import functools
 import socket
@@ -30,7 +30,7 @@ _OPTIONS = {
 }
 _FOREVER = 1e6  # seconds
 _OTHERS = 4  # threads for reflection
-# Seconds that a message may take to arrive once its call has a thread, and while other calls wait for one.
+# Timeout in seconds for receiving the message of a call that has a thread; shorter while other calls wait for one.
 _PATIENCE, _PATIENCE_WHEN_BUSY = 10.0, 2.0
 _HEALTH_THREAD = futures.ThreadPoolExecutor(1, "health")
 _SERVICES = [
@@ -40,7 +40,7 @@ _SERVICES = [
 
 
 class _HealthService(health.HealthServicer):
-    """Health that waits for no thread that requests use."""
+    """The health service with its own thread, so that it never waits for requests."""
 
     def __init__(self) -> None:
         super().__init__(experimental_thread_pool=_HEALTH_THREAD)
@@ -52,10 +52,10 @@ class _HealthService(health.HealthServicer):
 
 
 class _Calls(grpc.GenericRpcHandler):
-    """The calls of the official services: at most so many at once, and each of them counted.
+    """The handler of the official services; it limits the number of concurrent calls and counts every call.
 
-    gRPC has a limit of its own, but refuses health beyond it, too, and says nothing of the calls that it refuses or
-    that end before they have a thread. All handlers are for streams: those are called whatever became of the call.
+    gRPC's own limit would reject health checks, too, and does not report calls that it rejects or that end before they
+    have a thread. All handlers are stream handlers, because gRPC calls these even if a call has ended.
     """
 
     def __init__(self, answer: Answer, count: Count, settings: ServerSettings):
@@ -64,7 +64,7 @@ class _Calls(grpc.GenericRpcHandler):
         self._most, self._max_threads = settings.max_queued_requests, settings.grpc_max_threads
         self._in_progress = 0
         self._changing = threading.Lock()
-        self._receiving: dict[grpc.ServicerContext, float] = {}  # since when
+        self._receiving: dict[grpc.ServicerContext, float] = {}  # start times
         self._stopped = threading.Event()
         self._threads = futures.ThreadPoolExecutor(settings.grpc_max_threads, "grpc")
         self._refusing = futures.ThreadPoolExecutor(1, "grpc-refused")
@@ -78,7 +78,7 @@ class _Calls(grpc.GenericRpcHandler):
         }
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
-        """Takes a call or has it refused, as it arrives."""
+        """Returns the handler that serves or rejects an arriving call."""
         if handler_call_details.method not in self._handlers:
             return None
         serve, refuse = self._handlers[handler_call_details.method]
@@ -89,7 +89,7 @@ class _Calls(grpc.GenericRpcHandler):
         return serve
 
     def start(self) -> None:
-        """Starts to end calls whose message does not come."""
+        """Starts the thread that cancels calls whose message does not arrive."""
         threading.Thread(target=self._end_slow_calls, name="grpc-slow", daemon=True).start()
 
     def stop(self) -> None:
@@ -102,7 +102,7 @@ class _Calls(grpc.GenericRpcHandler):
         try:
             request = self._receive(method, messages, context)
             remaining = context.time_remaining()
-            # A call without a deadline is said to have hundreds of millions of years.
+            # For a call without a deadline, gRPC reports hundreds of millions of years.
             deadline = None if remaining is None or remaining > _FOREVER else time.monotonic() + remaining
             return self._answer(method.name, request, RequestContext(GRPC, deadline, lambda: not context.is_active()))
         except RequestError as error:
@@ -122,7 +122,7 @@ class _Calls(grpc.GenericRpcHandler):
         except StopIteration:
             status = grpc.StatusCode.UNIMPLEMENTED
             raise RequestError(status, f"{method.full_name} requires exactly one request message.") from None
-        except grpc.RpcError:  # nobody waits any more
+        except grpc.RpcError:  # the client disconnected, or the deadline has passed
             status = grpc.StatusCode.CANCELLED if context.time_remaining() else grpc.StatusCode.DEADLINE_EXCEEDED
             raise
         finally:
@@ -144,10 +144,10 @@ class _Calls(grpc.GenericRpcHandler):
 
 
 class GrpcServer:
-    """The gRPC server; bound on construction, which raises ServingError, and answering after `start`.
+    """The gRPC server; the constructor binds the port and may raise ServingError, `start` accepts calls.
 
     Attributes:
-        port: The port it listens on; `None` where it listens on a socket only.
+        port: The port it listens on; `None` if it listens only on a socket.
     """
 
     def __init__(self, answer: Answer, count: Count, settings: ServerSettings):
@@ -165,13 +165,13 @@ class GrpcServer:
         self.port = self._listen(settings)
 
     def start(self) -> None:
-        """Starts to answer; health is that nothing is served yet."""
+        """Accepts calls, with health NOT_SERVING."""
         self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING)
         self._server.start()
         self._calls.start()
 
     def is_ready(self) -> None:
-        """Lets health say that the models are served."""
+        """Sets health to SERVING."""
         self._set_health(health_pb2.HealthCheckResponse.SERVING)
 
     def _set_health(self, status: Any) -> None:
@@ -180,7 +180,7 @@ class GrpcServer:
                 self._health.set(service, status)
 
     def stop(self, grace: float) -> None:
-        """Refuses new requests and gives those in progress `grace` seconds."""
+        """Rejects new requests and waits `grace` seconds for those in progress."""
         if self._health is not None:
             self._health.enter_graceful_shutdown()
         self._server.stop(grace).wait()
@@ -196,12 +196,12 @@ class GrpcServer:
                 raise ServingError(f"--grpc_socket_path {path} cannot be listened on.") from error
             if settings.port == 0:
                 return None
-        open_port(settings.host, settings.port, "--port").close()  # gRPC would only log why it fails
+        open_port(settings.host, settings.port, "--port").close()  # gRPC would only log the reason of a failure
         return _add_port(self._server, f"{settings.host}:{settings.port}", credentials)
 
 
 def open_port(host: str, port: int, flag: str) -> socket.socket:
-    """Returns a listening socket; raises ServingError, naming `flag`, if the port cannot be had."""
+    """Returns a listening socket; raises ServingError with the name of `flag` if the port is not available."""
     try:
         return socket.create_server((host, port))
     except OSError as error:
@@ -223,18 +223,18 @@ def _add_port(server: grpc.Server, address: str, credentials: grpc.ServerCredent
 def _credentials(path: str) -> grpc.ServerCredentials:
     config = read_config("ssl_config_file", path)
     if config.client_verify and not config.custom_ca:
-        raise ServingError(f"--ssl_config_file {path}: client_verify needs a custom_ca to verify clients by.")
+        raise ServingError(f"--ssl_config_file {path}: client_verify requires custom_ca.")
     if not (config.server_key and config.server_cert):
-        raise ServingError(f"--ssl_config_file {path}: server_key and server_cert are needed, as PEM texts.")
+        raise ServingError(f"--ssl_config_file {path}: server_key and server_cert are required, as PEM texts.")
     credentials = grpc.ssl_server_credentials(
         [(config.server_key.encode(), config.server_cert.encode())],
         root_certificates=config.custom_ca.encode() or None,
         require_client_auth=config.client_verify,
     )
-    try:  # Where listening fails gRPC does not say whether the address or the texts are at fault.
+    try:  # Tested with a free port, because gRPC's error does not distinguish bad certificates from bad addresses.
         _add_port(grpc.server(futures.ThreadPoolExecutor(1)), "localhost:0", credentials)
     except RuntimeError as error:
         raise ServingError(
-            f"--ssl_config_file {path}: server_key and server_cert are no PEM pair, or custom_ca is no PEM text."
+            f"--ssl_config_file {path}: server_key and server_cert are not a PEM pair, or custom_ca is not a PEM text."
         ) from error
     return credentials

@@ -1,4 +1,4 @@
-"""Waitress as it carries REST: deadlines for what clients send, a way past the queue, and an end without a hang."""
+"""Waitress configured for REST: timeouts for slow clients, a second queue for quick requests, and a clean stop."""
 
 import socket
 import threading
@@ -16,21 +16,21 @@ from waitress.utilities import Error
 from export.server.api.grpc_server import open_port
 from export.server.settings import ServerSettings
 
-# Idle and slow connections cost no thread, only a place; answers that are not fetched are kept on disk.
+# Idle and slow connections use no thread; large responses are buffered on disk until the client reads them.
 _WAITRESS: dict[str, Any] = {
     "connection_limit": 2000,
     "backlog": 2048,
-    "channel_timeout": 1 << 40,  # by the wall clock, which may jump: see `_Channel.is_slow`
+    "channel_timeout": 1 << 40,  # disabled, because it uses the wall clock, which may jump; see `_Channel.is_slow`
     "cleanup_interval": 1,
-    "channel_request_lookahead": 1,  # lets a handler see that its client has hung up
+    "channel_request_lookahead": 1,  # lets a handler detect that its client has disconnected
     "asyncore_use_poll": True,  # `select` fails beyond 1,024 open files
-    "outbuf_high_watermark": 1 << 40,  # a slow reader of a large answer would hold its thread
+    "outbuf_high_watermark": 1 << 40,  # no limit, which would block the thread of a slow client's large response
     "ident": None,
 }
-# How long the head of a request may take to arrive, and all of it; for what has come of its body it gets more.
+# Timeouts for receiving the head of a request and the whole request; the latter grows with the bytes received.
 _HEAD_SECONDS, _REQUEST_SECONDS, _BYTES_PER_SECOND = 10, 20, 1 << 16
 _IDLE_SECONDS = 60  # between two requests
-_QUICK_THREADS = 2  # for what is never computed
+_QUICK_THREADS = 2  # for requests that run no model
 
 
 class _Unavailable(Error):
@@ -38,16 +38,16 @@ class _Unavailable(Error):
 
 
 class _Request(HTTPRequestParser):
-    """A request on its way in."""
+    """A request that is being received."""
 
     def __init__(self, adjustments: Adjustments):
         super().__init__(adjustments)
-        self.begun = time.monotonic()
+        self.start_time = time.monotonic()
 
     def deadline(self) -> float:
-        """Returns when all of it, or of its head if that is not complete, should have arrived."""
-        whole = _REQUEST_SECONDS + self.body_bytes_received / _BYTES_PER_SECOND
-        return float(self.begun + (whole if self.headers_finished else _HEAD_SECONDS))
+        """Returns the time by which the request, or its head if that is incomplete, should have arrived."""
+        seconds = _REQUEST_SECONDS + self.body_bytes_received / _BYTES_PER_SECOND
+        return float(self.start_time + (seconds if self.headers_finished else _HEAD_SECONDS))
 
 
 class _Channel(HTTPChannel):
@@ -55,12 +55,12 @@ class _Channel(HTTPChannel):
 
     def __init__(self, *arguments: Any, **options: Any):
         super().__init__(*arguments, **options)
-        self._seen, self._quiet_since = self.last_activity, time.monotonic()
+        self._last_seen_activity, self._quiet_since = self.last_activity, time.monotonic()
 
     def is_slow(self, now: float) -> bool:
-        """Tells whether the client takes too long to send what it has begun, or anything at all."""
-        if self.last_activity != self._seen:  # a time of the wall clock
-            self._seen, self._quiet_since = self.last_activity, now
+        """Returns whether the client takes too long to complete a request or to send a new one."""
+        if self.last_activity != self._last_seen_activity:  # a time of the wall clock
+            self._last_seen_activity, self._quiet_since = self.last_activity, now
         if self.request is not None:
             return bool(now > self.request.deadline())
         limit = _HEAD_SECONDS if self.last_activity == self.creation_time else _IDLE_SECONDS
@@ -68,7 +68,7 @@ class _Channel(HTTPChannel):
 
 
 class _Server(TcpWSGIServer):
-    """Waitress, but slow senders are cut off, and what needs no model waits for no request that does."""
+    """Waitress that disconnects slow clients, and has separate threads for requests that run no model."""
 
     channel_class = _Channel
 
@@ -84,14 +84,14 @@ class _Server(TcpWSGIServer):
         )
 
     def add_task(self, task: _Channel) -> None:
-        """Has the next request of a connection answered, or refused once the server stops."""
+        """Queues the next request of a connection; rejects it if the server is stopping."""
         request = task.requests[0]
         if self.stopping:
             request.error = _Unavailable("The server is stopping.")
         (self._quick if request.error or request.command != "POST" else self.busy).add_task(task)
 
     def run(self) -> None:
-        """Carries requests and answers until `end`."""
+        """Receives requests and sends responses until `end` is called."""
         checked = time.monotonic()
         while not self._ended:
             self.asyncore.loop(timeout=1, map=self._map, use_poll=True, count=1)
@@ -101,13 +101,13 @@ class _Server(TcpWSGIServer):
         self.asyncore.close_all(self._map)
 
     def _close_slow(self, now: float) -> None:
-        """Closes idle connections and those of slow senders; Waitress does so by the wall clock."""
+        """Closes connections of idle and slow clients, by the monotonic clock."""
         for channel in self.active_channels.values():
             if not channel.requests and channel.is_slow(now):
                 channel.will_close = True
 
     def end(self) -> None:
-        """Ends `run`, with all connections."""
+        """Stops `run` and closes all connections."""
         if not self._ending:
             self._ending = True
             self._quick.shutdown(timeout=1)
@@ -118,7 +118,7 @@ class _Server(TcpWSGIServer):
 
 
 class HttpServer:
-    """The HTTP server; bound on construction, which raises ServingError, and answering after `start`."""
+    """The HTTP server; the constructor binds the port and may raise ServingError, `start` accepts requests."""
 
     def __init__(self, app: Callable[..., Any], settings: ServerSettings):
         listening = open_port(settings.host, settings.rest_api_port or 0, "--rest_api_port")
@@ -127,23 +127,23 @@ class HttpServer:
         self.port = int(self._server.effective_port)
 
     def start(self) -> None:
-        """Starts to answer."""
+        """Accepts requests."""
         self._thread.start()
 
     def stop(self, grace: float) -> None:
-        """Refuses new requests with 503 and gives those that have been received `grace` seconds."""
+        """Rejects new requests with 503 and waits `grace` seconds for those that have been received."""
         deadline = time.monotonic() + grace
         self._server.stopping = True
         while self._is_busy() and time.monotonic() < deadline:
             time.sleep(0.01)
-        self._server.busy.shutdown(timeout=max(0.0, deadline - time.monotonic()))  # cancels what waits
+        self._server.busy.shutdown(timeout=max(0.0, deadline - time.monotonic()))  # cancels waiting requests
         self._server.end()
         if self._thread.ident is None:
-            self._server.run()  # which only closes
+            self._server.run()  # only closes the sockets
 
     def _is_busy(self) -> bool:
         with self._server.busy.lock:
             if self._server.busy.queue or self._server.busy.active_count:
                 return True
-        # The answers are complete now, but large ones may still be on their way out.
+        # All responses are computed, but large ones may not be sent completely.
         return any(channel.total_outbufs_len for channel in list(self._server.active_channels.values()))

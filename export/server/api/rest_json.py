@@ -1,4 +1,4 @@
-"""Requests and answers in the stock server's JSON: rows, columns and examples."""
+"""Requests and responses in the stock server's JSON: rows, columns and examples."""
 
 import base64
 import json
@@ -16,22 +16,22 @@ from export.wire.protos import classification_pb2, example_pb2, input_pb2, meta_
 from export.wire.tensors import as_text, to_list, type_name, type_of
 
 Signature: TypeAlias = meta_graph_pb2.SignatureDef
-_BYTES_SUFFIX = "_bytes"  # outputs named so hold bytes rather than text
-# Name, largest number, and the whole number from which on neighbours are no longer told apart.
+_BYTES_SUFFIX = "_bytes"  # outputs with this suffix are bytes instead of text
+# Name, largest number, and the smallest integer whose successor cannot be represented.
 _FLOATS = {
     np.dtype(kind): (name, float(np.finfo(kind).max), 1 << np.finfo(kind).nmant + 1)
     for name, kind in (("float", np.float32), ("double", np.float64))
 }
-_INTEGERS = range(-(1 << 63), 1 << 64)  # numbers beyond are floats, whole or not
+_INTEGERS = range(-(1 << 63), 1 << 64)  # integers outside of this range are read as floats
 _INT64 = range(-(1 << 63), 1 << 63)
 _LONGEST_QUOTE = 100
 
 
 def read_inputs(document: Mapping[str, Any], signature: Signature, limits: Limits) -> dict[str, np.ndarray]:
-    """Reads the inputs of a predict request, arrays by name.
+    """Reads the inputs of a predict request as arrays by name.
 
-    `instances` is a list with one item per row, `inputs` has all rows of an input together. Where the signature has one
-    input its name may be left out.
+    `instances` is a list with one item per row; `inputs` contains all rows by input. If the signature has one input,
+    its name is optional.
     """
     if "instances" in document and "inputs" in document:
         raise invalid_argument("Not formatted correctly expecting only one of 'inputs' or 'instances' keys to exist")
@@ -45,7 +45,7 @@ def read_inputs(document: Mapping[str, Any], signature: Signature, limits: Limit
 
 
 def write_outputs(outputs: Mapping[str, np.ndarray], as_rows: bool) -> dict[str, Any]:
-    """Returns the answer to a predict request, in the row format (`predictions`) or the column format (`outputs`).
+    """Returns the response to a predict request, in the row format (`predictions`) or the column format (`outputs`).
 
     A single output is written without its name.
     """
@@ -60,7 +60,7 @@ def write_outputs(outputs: Mapping[str, np.ndarray], as_rows: bool) -> dict[str,
 
 
 def read_examples(document: Mapping[str, Any], limits: Limits) -> input_pb2.Input:
-    """Reads the `examples` of a request, and the `context` that all of them share if there is one."""
+    """Reads the `examples` of a request and their common `context`, if any."""
     if "examples" not in document:
         raise invalid_argument("When method is classify, key 'examples' is expected and was not found")
     rows = document["examples"]
@@ -91,7 +91,7 @@ def quote(value: Any) -> str:
     """Returns the beginning of a JSON value as text, for messages."""
     try:
         return json.dumps(value, ensure_ascii=False)[:_LONGEST_QUOTE]
-    except RecursionError:  # it was just shallow enough to be read
+    except RecursionError:  # nested just shallowly enough to be parsed
         return _json_type(value)
 
 
@@ -178,7 +178,7 @@ def _read_tensor(name: str, value: Any, info: meta_graph_pb2.TensorInfo, limits:
 
 
 def _fits(value: Any, dtype: np.dtype) -> bool:
-    """Tells whether a JSON value is of a type; one that is but would lose digits is an error of its own."""
+    """Returns whether a JSON value is of a type; raises if it is but would lose precision."""
     if dtype.hasobject:
         return isinstance(value, str | dict)
     if isinstance(value, bool) != (dtype.kind == "b") or not isinstance(value, int | float):
@@ -251,5 +251,5 @@ def _feature_value(name: str, value: Any) -> tuple[str, Any]:
 
 
 def _shortest(value: float) -> float:
-    """Returns the shortest decimal that reads back as the same float32: 0.2, not 0.20000000298023224."""
+    """Returns the shortest decimal that parses to the same float32: 0.2, not 0.20000000298023224."""
     return float(str(np.float32(value)))

@@ -1,4 +1,4 @@
-"""The REST side: TensorFlow Serving's v1 paths, as a WSGI application on Werkzeug."""
+"""The REST API: TensorFlow Serving's v1 paths, as a WSGI application on Werkzeug."""
 
 import gzip
 import io
@@ -32,8 +32,8 @@ _PATHS = {
     "POST": re.compile(rf"/v1/models/(?P<name>[^/:]+){_VERSION}:(?P<method>classify|regress|predict)", re.IGNORECASE),
     "GET": re.compile(rf"/v1/models(?:/(?P<name>[^/:]+))?{_VERSION}(?P<method>/metadata)?", re.IGNORECASE),
 }
-_HUGE = re.compile(r"\d[eE]\+?\d\d|(?<!\d)\d{290}")  # numbers that may be too large, of which Python makes infinity
-_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")  # half a pair of them is no text
+_HUGE = re.compile(r"\d[eE]\+?\d\d|(?<!\d)\d{290}")  # numbers that may overflow to infinity in Python
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")  # a lone surrogate is invalid
 _CORS = {
     "Access-Control-Allow-Origin": "*",
     "Access-Control-Allow-Methods": "POST, GET",
@@ -62,9 +62,9 @@ _HTTP_STATUS = {
 class RestApp:
     """The WSGI application; raises ServingError if the monitoring configuration is wrong."""
 
-    def __init__(self, services: Services, counted: metrics.Metrics, settings: ServerSettings):
+    def __init__(self, services: Services, server_metrics: metrics.Metrics, settings: ServerSettings):
         self._services = services
-        self._metrics = counted
+        self._metrics = server_metrics
         self._seconds = settings.rest_api_timeout_in_ms / 1000
         self._headers = _CORS if settings.rest_api_enable_cors_support else {}
         self._metrics_path = None
@@ -73,7 +73,7 @@ class RestApp:
             self._metrics_path = (config.path or metrics.DEFAULT_PATH) if config.enable else None
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        """Answers one request, as WSGI wants it."""
+        """Responds to one request; see WSGI."""
         return self._respond(Request(environ))(environ, start_response)
 
     def _respond(self, request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""Every method of the two services, message in and message out, shared by gRPC and REST."""
+"""The methods of the two services, from request message to response message, shared by gRPC and REST."""
 
 import contextlib
 import time
@@ -32,7 +32,7 @@ _LONGEST_LOGGED = 2000
 
 @contextlib.contextmanager
 def unforeseen_as_internal() -> Iterator[None]:
-    """Answers what no code foresaw with INTERNAL, and logs where that was: this is where requests come in."""
+    """Converts unexpected exceptions to INTERNAL errors and logs where they were raised."""
     try:
         yield
     except RequestError:
@@ -45,10 +45,10 @@ def unforeseen_as_internal() -> Iterator[None]:
 class Services:
     """The methods of PredictionService and ModelService.
 
-    All raise `RequestError` with the status code that the stock server gives, and nothing else.
+    All raise only `RequestError`, with the status codes of the stock server.
 
     Attributes:
-        limits: How large requests may be.
+        limits: The maximum size of requests.
     """
 
     def __init__(self, core: "ServerCore", metrics: Metrics, settings: ServerSettings):
@@ -59,7 +59,7 @@ class Services:
 
     @unforeseen_as_internal()
     def answer(self, method: str, request: Any, context: RequestContext) -> Any:
-        """Answers a request by the name of its method, such as `"Predict"`."""
+        """Returns the response to a request of a method, such as `"Predict"`."""
         if method == "GetModelMetadata":
             return self.get_metadata(request)
         if method == "GetModelStatus":
@@ -69,7 +69,7 @@ class Services:
         return self.infer(method, request, context)
 
     def infer(self, method: str, request: Any, context: RequestContext) -> Any:
-        """Answers Predict, Classify, Regress and MultiInference, and counts and logs how that went."""
+        """Runs Predict, Classify, Regress or MultiInference, and counts and logs the request."""
         begin, status, message, spec = time.monotonic(), StatusCode.OK, "", _spec_of(request)
         try:
             with unforeseen_as_internal():
@@ -85,15 +85,15 @@ class Services:
             raise
         finally:
             seconds = time.monotonic() - begin
-            if context.entrypoint != REST:  # that side counts by itself, reading and writing included
+            if context.entrypoint != REST:  # The REST API counts its requests itself, with the time for JSON.
                 self.count(spec.name, method, context.entrypoint, status, seconds)
             if status is StatusCode.OK:
                 self._metrics.ran(spec.name, method, context.runtime)
-            fields = {"model": self._known(spec.name), "api": method, "entrypoint": context.entrypoint}
+            fields = {"model": self._label(spec.name), "api": method, "entrypoint": context.entrypoint}
             self._log(request, status, message, **fields, seconds=round(seconds, 6))
 
     def signature(self, spec: model_pb2.ModelSpec) -> meta_graph_pb2.SignatureDef:
-        """Returns the signature that a request in JSON is to be read by."""
+        """Returns the signature by which the JSON of a request is parsed."""
         with self._core.use(spec) as model:
             name = spec.signature_name or DEFAULT_SIGNATURE
             if name not in model.signatures:
@@ -101,7 +101,7 @@ class Services:
             return model.signatures[name]
 
     def get_metadata(self, request: Any) -> Any:
-        """Answers `PredictionService.GetModelMetadata`; the one field there is is `signature_def`."""
+        """Implements `PredictionService.GetModelMetadata`; the only supported field is `signature_def`."""
         spec = _spec_of(request)
         if not request.metadata_field:
             raise invalid_argument("GetModelMetadataRequest must specify at least one metadata_field")
@@ -117,7 +117,7 @@ class Services:
         return response
 
     def get_status(self, request: Any) -> Any:
-        """Answers `ModelService.GetModelStatus`, for one version or for all that were seen; labels are ignored."""
+        """Implements `ModelService.GetModelStatus`, for one version or for all known ones; labels are ignored."""
         spec = _spec_of(request)
         states = self._core.states(spec.name)
         if spec.WhichOneof("version_choice") == "version":
@@ -139,7 +139,7 @@ class Services:
         return response
 
     def reload_config(self, request: Any) -> Any:
-        """Answers `ModelService.HandleReloadConfigRequest`."""
+        """Implements `ModelService.HandleReloadConfigRequest`."""
         try:
             self._core.reload(request.config)
         except RequestError as error:
@@ -148,10 +148,10 @@ class Services:
         return model_management_pb2.ReloadConfigResponse()
 
     def count(self, model: str, api: str, entrypoint: str, status: StatusCode, seconds: float) -> None:
-        """Counts a request under its model's name, or as one for an unknown model."""
-        self._metrics.answered(self._known(model), api, entrypoint, status, seconds)
+        """Counts a request under its model's name, or under `UNKNOWN_MODEL`."""
+        self._metrics.answered(self._label(model), api, entrypoint, status, seconds)
 
-    def _known(self, model: str) -> str:
+    def _label(self, model: str) -> str:
         return model if self._core.serves(model) else UNKNOWN_MODEL
 
     def _log(self, request: Any, status: StatusCode, message: str, **fields: Any) -> None:

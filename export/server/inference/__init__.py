@@ -1,1 +1,1 @@
-"""Requests answered by a loaded model, message in, message out."""
+"""Runs requests on a loaded model, from request message to response message."""

@@ -1,6 +1,6 @@
 """Classify, Regress and MultiInference on a loaded model, which take `tf.Example`s.
 
-Rules, status codes and most of the wording are the stock server's.
+Rules, status codes and most messages are the stock server's.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,21 +26,21 @@ _CLASSIFY, _REGRESS = "tensorflow/serving/classify", "tensorflow/serving/regress
 def classify(
     model: "LoadedModel", request: classification_pb2.ClassificationRequest, context: RequestContext
 ) -> classification_pb2.ClassificationResponse:
-    """Answers `PredictionService.Classify`."""
+    """Implements `PredictionService.Classify`."""
     return classification_pb2.ClassificationResponse(**_run(model, request, [(_CLASSIFY, request)], context)[0])
 
 
 def regress(
     model: "LoadedModel", request: regression_pb2.RegressionRequest, context: RequestContext
 ) -> regression_pb2.RegressionResponse:
-    """Answers `PredictionService.Regress`."""
+    """Implements `PredictionService.Regress`."""
     return regression_pb2.RegressionResponse(**_run(model, request, [(_REGRESS, request)], context)[0])
 
 
 def multi_inference(
     model: "LoadedModel", request: inference_pb2.MultiInferenceRequest, context: RequestContext
 ) -> inference_pb2.MultiInferenceResponse:
-    """Answers `PredictionService.MultiInference`: several signatures on the same examples in one run of the graph."""
+    """Implements `PredictionService.MultiInference`: several signatures on the same examples in one run."""
     _check_tasks(request.tasks)
     answers = _run(model, request, [(task.method_name, task) for task in request.tasks], context)
     fields = {_CLASSIFY: "classification_result", _REGRESS: "regression_result"}
@@ -68,12 +68,12 @@ def _check_tasks(tasks: Sequence[inference_pb2.InferenceTask]) -> None:
 def _run(
     model: "LoadedModel", request: Any, tasks: Sequence[tuple[str, Any]], context: RequestContext
 ) -> list[dict[str, Any]]:
-    """Runs the graph once for all tasks, each a method and the message that names its signature.
+    """Runs the graph once for all tasks, each a method and a message with the name of its signature.
 
-    Returns the fields `result` and `model_spec` of each task's answer.
+    Returns the fields `result` and `model_spec` of each task's response.
     """
     signatures = []
-    feeds: dict[str, None] = {}  # as sets in order
+    feeds: dict[str, None] = {}  # used as ordered sets
     fetches: dict[str, None] = {}
     for method, message in tasks:
         name = message.model_spec.signature_name or DEFAULT_SIGNATURE
@@ -97,7 +97,7 @@ def _run(
 
 
 def _check_signature(method: str, signature: Signature) -> list[str]:
-    """Returns the outputs that a method reads of a signature, whose one input is named `inputs`."""
+    """Returns the outputs of a signature that a method reads; the only input must be `inputs`."""
     if len(signature.inputs) != 1:
         raise invalid_argument("Expected one input Tensor.")
     if method == _REGRESS and len(signature.outputs) != 1:
@@ -116,7 +116,7 @@ def _check_signature(method: str, signature: Signature) -> list[str]:
 def _serialized(examples: input_pb2.Input) -> list[bytes]:
     """Returns the request's examples, each with the common context, as serialized `tf.Example`s."""
     if examples.WhichOneof("kind") == "example_list_with_context":
-        # Serialized messages that follow one another are one message with the fields of both.
+        # Concatenated serialized messages are one message with the fields of both.
         context = examples.example_list_with_context.context.SerializeToString()
         return [context + example.SerializeToString() for example in examples.example_list_with_context.examples]
     return [example.SerializeToString() for example in examples.example_list.examples]

@@ -1,4 +1,4 @@
-"""The one place where a request is measured and limited, before anything of it is expanded."""
+"""Checks the size of a request before any part of it is expanded."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,14 +7,14 @@ from export.server.errors import invalid_argument
 from export.wire.protos import input_pb2
 from export.wire.tensors import expanded_size
 
-# TensorFlow's Python ends the process where strings have more than 32 dimensions, and models add some to their answers.
+# TensorFlow aborts the process for strings of more than 32 dimensions, and models add some to those of the inputs.
 _LARGEST_RANK = 24
-_EXAMPLE_BYTES = 64  # of an example beside its content, as Python and TensorFlow keep it
+_EXAMPLE_BYTES = 64  # overhead of an example in Python and TensorFlow
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How large a request may be, expanded."""
+    """The maximum size of a request, expanded."""
 
     rows: int
     bytes: int
@@ -22,8 +22,8 @@ class Limits:
     def check_request(self, request: Any) -> None:
         """Raises INVALID_ARGUMENT for a request of too many rows or bytes.
 
-        Little in a message can stand for much: a tensor whose shape is larger than its values repeats the last of
-        them, and a context is repeated for each example.
+        A small message can expand to a large request: a tensor with fewer values than its shape repeats the last
+        value, and a context is repeated for each example.
         """
         if hasattr(request, "inputs"):
             for tensor in request.inputs.values():
@@ -37,7 +37,7 @@ class Limits:
     def check_rank(rank: int) -> None:
         """Raises INVALID_ARGUMENT for a tensor of too many dimensions."""
         if rank > _LARGEST_RANK:
-            raise invalid_argument(f"A tensor has at most {_LARGEST_RANK} dimensions.")
+            raise invalid_argument(f"A tensor must have at most {_LARGEST_RANK} dimensions. Received: {rank}.")
 
     def check(self, rows: int, size: int = 0) -> None:
         """Raises INVALID_ARGUMENT for too many rows or bytes."""

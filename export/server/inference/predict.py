@@ -1,6 +1,6 @@
-"""Predict on a loaded model, checked against its signature before it runs.
+"""Predict on a loaded model; requests are checked against the signature before the model runs.
 
-Rules, status codes and most of the wording are the stock server's.
+Rules, status codes and most messages are the stock server's.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,7 +23,7 @@ DEFAULT_SIGNATURE = "serving_default"
 def predict(
     model: "LoadedModel", request: predict_pb2.PredictRequest, context: RequestContext
 ) -> predict_pb2.PredictResponse:
-    """Answers `PredictionService.Predict`."""
+    """Implements `PredictionService.Predict`."""
     name = request.model_spec.signature_name or DEFAULT_SIGNATURE
     if name not in model.signatures:
         raise failed_precondition(f'Serving signature key "{name}" not found.')
@@ -39,24 +39,24 @@ def predict(
 
 
 def answered_by(model: "LoadedModel", spec: model_pb2.ModelSpec) -> model_pb2.ModelSpec:
-    """Returns the `model_spec` of an answer: the request's, with the version and signature that answered."""
+    """Returns the `model_spec` of a response: the request's, with the version and signature that were run."""
     answered = model_pb2.ModelSpec(name=spec.name, signature_name=spec.signature_name or DEFAULT_SIGNATURE)
     answered.version.value = model.version
     return answered
 
 
 def answers_requests(signature: meta_graph_pb2.SignatureDef) -> bool:
-    """Tells whether a signature answers requests; the loader's own, such as `__saved_model_init_op`, do not."""
+    """Returns whether a signature is for requests; the loader's own, such as `__saved_model_init_op`, are not."""
     tensors = [*signature.inputs.values(), *signature.outputs.values()]
     named = all(info.WhichOneof("encoding") == "name" for info in tensors)
     return named and all(info.dtype != types_pb2.DT_INVALID for info in tensors) and bool(signature.outputs)
 
 
 def choose_feeds(signature: meta_graph_pb2.SignatureDef, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Returns a request's inputs, checked, by tensor name in the graph, with defaults filled in."""
+    """Checks a request's inputs and returns them by tensor name in the graph, with defaults filled in."""
     _check_names(set(inputs), set(signature.inputs), set(signature.inputs) - set(signature.defaults))
     feeds = {}
-    # The stock server counts a graph's inputs by the names of their tensors.
+    # Like the stock server, this numbers a graph's inputs in the order of their tensor names.
     for position, (name, info) in enumerate(sorted(signature.inputs.items(), key=lambda item: item[1].name)):
         array = inputs[name] if name in inputs else to_array(signature.defaults[name])
         _check_type(position, name, info, array)
@@ -65,7 +65,7 @@ def choose_feeds(signature: meta_graph_pb2.SignatureDef, inputs: Mapping[str, np
 
 
 def choose_fetches(signature: meta_graph_pb2.SignatureDef, output_filter: Sequence[str]) -> dict[str, str]:
-    """Returns the tensor name of every output asked for; all outputs when `output_filter` is empty."""
+    """Returns the tensor names of the requested outputs; of all outputs if `output_filter` is empty."""
     for position, name in enumerate(output_filter):
         if name not in signature.outputs:
             raise invalid_argument(
@@ -78,7 +78,7 @@ def choose_fetches(signature: meta_graph_pb2.SignatureDef, output_filter: Sequen
 
 
 def input_type(name: str, info: meta_graph_pb2.TensorInfo) -> np.dtype:
-    """Returns the NumPy type of an input; UNIMPLEMENTED for a type that requests cannot carry."""
+    """Returns the NumPy type of an input; raises UNIMPLEMENTED for unsupported types."""
     try:
         return numpy_type(info.dtype)
     except ValueError as error:

@@ -1,1 +1,1 @@
-"""Which models and versions there are, and how they are loaded, run and replaced."""
+"""The models and versions of a server: how they are listed, loaded, run and replaced."""

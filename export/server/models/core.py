@@ -1,4 +1,4 @@
-"""All models that a server serves: which there are, under which labels, and how that changes while it runs."""
+"""The models and labels of a server, and how they change while it runs."""
 
 import contextlib
 import threading
@@ -23,7 +23,7 @@ Failures = list[tuple[str, int]]  # names and versions
 
 
 def single_model(name: str, base_path: Path) -> configs.ModelServerConfig:
-    """Returns the configuration of one model, the newest version of which is served."""
+    """Returns the configuration that serves the newest version of one model."""
     config = configs.ModelServerConfig()
     config.model_config_list.config.add(name=name, base_path=str(base_path.absolute()), model_platform=_PLATFORM)
     return config
@@ -38,32 +38,32 @@ class ServerCore:
         self._changing = threading.Lock()  # one change at a time; requests never wait for it
         self._models: dict[str, configs.ModelConfig] = {}
         self._labels: dict[str, dict[str, int]] = {}
-        self._path_errors: dict[str, str] = {}  # why base paths could not be read, by model
-        self._starting = False  # whether the first models are not loaded yet
+        self._path_errors: dict[str, str] = {}  # errors of reading base paths, by model
+        self._starting = False  # until the first models are loaded
 
     def names(self) -> list[str]:
         """Returns the names of the models, sorted."""
         return sorted(self._models)
 
     def serves(self, name: str) -> bool:
-        """Tells whether there is a model of this name."""
+        """Returns whether there is a model of this name."""
         return name in self._models
 
     def available(self, name: str) -> set[int]:
-        """Returns the versions of a model that answer."""
+        """Returns the loaded versions of a model."""
         return self._manager.available(name)
 
     def states(self, name: str) -> dict[int, VersionState]:
-        """Returns the state of every version of a model seen so far, by number."""
+        """Returns the state of every known version of a model, by number."""
         return self._manager.states(name)
 
     def path_error(self, name: str) -> str:
-        """Returns why the base path of a model cannot be read; empty if it can."""
+        """Returns the error of reading the base path of a model; empty if there is none."""
         return self._path_errors.get(name, "")
 
     @contextlib.contextmanager
     def use(self, spec: model_pb2.ModelSpec) -> Iterator["LoadedModel"]:
-        """Finds the version that a request's `model_spec` names and keeps it loaded for the length of the block."""
+        """Yields the version of a request's `model_spec` and keeps it loaded during the block."""
         if not spec.name:
             raise invalid_argument("ModelSpec has no name specified.")
         if self._starting and self.serves(spec.name) and not self.available(spec.name):
@@ -85,10 +85,10 @@ class ServerCore:
         return labels[spec.version_label]
 
     def announce(self, config: configs.ModelServerConfig) -> None:
-        """Makes known what `start` will load: until then these models are loading, and their requests UNAVAILABLE."""
+        """Registers the models that `start` will load; until then, requests for them fail with UNAVAILABLE."""
         self._starting = True
         for model in config.model_config_list.config:
-            with contextlib.suppress(ServingError):  # which `start` reports
+            with contextlib.suppress(ServingError):  # reported by `start`
                 versions = choose_versions(model.model_version_policy, list_versions(Path(model.base_path)))
                 self._manager.announce(model.name, versions)
         self._models = {model.name: model for model in config.model_config_list.config}
@@ -97,7 +97,7 @@ class ServerCore:
         """Loads the first models.
 
         Raises:
-            ServingError: The configuration is wrong, or a model has no version that can be loaded.
+            ServingError: The configuration is invalid, or a model has no version that can be loaded.
         """
         try:
             with self._changing:
@@ -112,16 +112,16 @@ class ServerCore:
         for name in self.names():
             if not self.available(name):
                 errors = [state.error for state in self.states(name).values() if state.error]
-                errors = errors or [f"Model {name} has no version that its version policy asks for."]
+                errors = errors or [f"Model {name} has no version that matches its version policy."]
                 raise ServingError(errors[-1])
         self._starting = False
         self._log(failures)
 
     def reload(self, config: configs.ModelServerConfig) -> None:
-        """Adds, changes and removes models so that they are those of `config`, and waits for new ones.
+        """Adds, changes and removes models to match `config`, and waits until new ones are loaded.
 
         Raises:
-            RequestError: The configuration is wrong, or a new model did not become available.
+            RequestError: The configuration is invalid, or a new model did not become available.
         """
         if config.WhichOneof("config") != "model_config_list":
             raise invalid_argument(
@@ -138,17 +138,17 @@ class ServerCore:
         logs.info("config_reloaded", models=self.names())
 
     def poll(self) -> None:
-        """Looks at the base paths once and follows what changed there."""
+        """Reads the base paths once, and loads and unloads versions accordingly."""
         with self._changing:
             for model in self._models.values():
-                self._log(self._follow(model))
+                self._log(self._update_versions(model))
 
     def stop(self) -> None:
-        """Unloads all models once their requests are answered, without waiting for a load in progress."""
+        """Unloads all models when their requests are done, without waiting for a load in progress."""
         self._manager.stop()
 
     def _check(self, config: configs.ModelServerConfig) -> dict[str, dict[str, int]]:
-        """Refuses what the stock server refuses, with its words; returns the versions by model and label."""
+        """Raises the stock server's errors for invalid configurations; returns the versions by model and label."""
         if config.WhichOneof("config") == "custom_model_config":
             raise invalid_argument("ModelServer does not yet support custom model config.")
         names: set[str] = set()
@@ -175,22 +175,22 @@ class ServerCore:
         return dict(model.version_labels)
 
     def _apply(self, config: configs.ModelServerConfig, labels: dict[str, dict[str, int]]) -> Failures:
-        """Makes the models those of `config`; returns what could not be loaded."""
+        """Changes the models to those of `config`; returns the versions that could not be loaded."""
         removed = set(self._models)
         self._models = {model.name: model for model in config.model_config_list.config}
         self._labels = labels
-        failures = [failure for model in self._models.values() for failure in self._follow(model)]
+        failures = [failure for model in self._models.values() for failure in self._update_versions(model)]
         for name in removed - set(self._models):
             self._manager.remove(name)
             self._path_errors.pop(name, None)
         return failures
 
-    def _follow(self, model: configs.ModelConfig) -> Failures:
+    def _update_versions(self, model: configs.ModelConfig) -> Failures:
         try:
             versions = list_versions(Path(model.base_path))
             chosen = choose_versions(model.model_version_policy, versions)
             failed = self._manager.aspire(model.name, {version: versions[version] for version in chosen})
-        except ServingError as error:  # What is loaded keeps answering: the directory may come back.
+        except ServingError as error:  # Loaded versions stay, because the directory may come back.
             if self._path_errors.get(model.name) != str(error):
                 logs.error("base_path_unreadable", model=model.name, error=str(error))
             self._path_errors[model.name] = str(error)

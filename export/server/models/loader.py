@@ -1,4 +1,4 @@
-"""Loads a version as the settings say, and warms it up: its recorded requests are answered before anybody else's."""
+"""Loads a version according to the settings, and warms it up with its recorded requests."""
 
 import contextlib
 import ctypes
@@ -34,7 +34,7 @@ _METHODS: dict[str | None, Callable[..., Any]] = {
 
 
 def load(path: Path, version: int, settings: ServerSettings, batcher: Batcher | None, metrics: Metrics) -> LoadedModel:
-    """Loads the version in a directory; raises ServingError, also if it fails in its own warm-up."""
+    """Loads the version in a directory; raises ServingError if loading or warm-up fails."""
     model = LoadedModel(path, version, _session_config(settings), batcher)
     if settings.enable_model_warmup:
         try:
@@ -43,18 +43,18 @@ def load(path: Path, version: int, settings: ServerSettings, batcher: Batcher | 
         except RequestError as error:
             model.close()
             raise ServingError(f"{path} fails in warm-up ({error.code.name}): {error.message}") from error
-    _give_back()
+    _trim_memory()
     return model
 
 
-def _give_back() -> None:
-    """Gives the memory that preparing graphs took back to the system, a fifth of all; glibc would keep it."""
+def _trim_memory() -> None:
+    """Returns free memory (a fifth of the total, from graph preparation) to the system, which glibc would keep."""
     with contextlib.suppress(OSError, AttributeError):  # on other systems
         ctypes.CDLL("libc.so.6").malloc_trim(0)
 
 
 def warm_up(model: LoadedModel, path: Path) -> None:
-    """Replays the requests recorded beside a model, as many at a time as there are cores; no file, no warm-up."""
+    """Replays the requests recorded beside a model, if any, as many at a time as there are cores."""
     file = path / WARMUP_FILE
     records = list(itertools.islice(_records(file), _MAX_RECORDS + 1)) if file.exists() else []
     if len(records) > _MAX_RECORDS:
@@ -70,7 +70,7 @@ def warm_up(model: LoadedModel, path: Path) -> None:
 
 
 def _request(record: bytes, number: int, file: Path) -> tuple[Callable[..., Any], Any]:
-    """Returns the function that answers a recorded request, and the request."""
+    """Returns the function for a recorded request, and the request."""
     try:
         log = prediction_log_pb2.PredictionLog.FromString(record)
     except DecodeError as error:

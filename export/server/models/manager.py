@@ -1,4 +1,4 @@
-"""The versions of all models in memory: loaded, used, replaced, and unloaded once no request uses them any more."""
+"""The versions of all models in memory: loads, replaces, and unloads them when no request uses them any more."""
 
 import contextlib
 import gc
@@ -25,7 +25,7 @@ State = get_model_status_pb2.ModelVersionStatus.State
 
 
 class VersionState(NamedTuple):
-    """What became of one version: a `ModelVersionStatus.State`; if it could not be loaded, why and from which files."""
+    """The state of a version, a `ModelVersionStatus.State`, and, if loading failed, the error and the files."""
 
     state: int
     code: StatusCode = StatusCode.OK
@@ -35,7 +35,7 @@ class VersionState(NamedTuple):
 
 @dataclass(eq=False)
 class _Servable:
-    """A loaded version and the number of requests that are using it."""
+    """A loaded version and the number of requests that use it."""
 
     model: "LoadedModel"
     users: int = 0
@@ -44,9 +44,9 @@ class _Servable:
 class Manager:
     """Loads and unloads versions as they are aspired, one change at a time.
 
-    A version that is no longer aspired leaves only after one that is has come, so there is always an answer; requests
-    in progress keep the version they started with. A version that cannot be loaded, so that `load` raises
-    `ServingError`, replaces nothing; it is tried again when its files change.
+    A version that is no longer aspired is unloaded only after an aspired one is loaded, so that the model stays
+    available; requests in progress keep their version. A version for which `load` raises `ServingError` replaces
+    nothing; it is tried again when its files change.
     """
 
     def __init__(self, load: Load):
@@ -59,7 +59,7 @@ class Manager:
 
     @contextlib.contextmanager
     def use(self, name: str, version: int | None) -> Iterator["LoadedModel | None"]:
-        """Keeps a version loaded, the newest for `None`, for the block; yields `None` if it is not available."""
+        """Yields a version, the newest for `None`, and keeps it loaded; yields `None` if it is not available."""
         with self._changed:
             servables = self._servables.get(name, {})
             servable = servables.get(max(servables, default=0) if version is None else version)
@@ -74,19 +74,19 @@ class Manager:
                     self._changed.notify_all()
 
     def available(self, name: str) -> set[int]:
-        """Returns the versions of a model that answer."""
+        """Returns the loaded versions of a model."""
         with self._changed:
             return set(self._servables.get(name, ()))
 
     def states(self, name: str) -> dict[int, VersionState]:
-        """Returns the state of every version of a model seen so far, by number."""
+        """Returns the state of every known version of a model, by number."""
         with self._changed:
             return dict(sorted(self._states.get(name, {}).items()))
 
     def aspire(self, name: str, versions: Mapping[int, Path]) -> list[int]:
-        """Loads those of a model's versions that are not loaded yet, then unloads all others.
+        """Loads these versions of a model unless they are loaded, then unloads all others.
 
-        Returns the versions that were tried and could not be loaded; `states` says why.
+        Returns the versions that could not be loaded; `states` contains their errors.
         """
         failed, states = [], self.states(name)
         for version in sorted(set(versions) - self.available(name)):
@@ -101,30 +101,30 @@ class Manager:
         return failed
 
     def announce(self, name: str, versions: Iterable[int]) -> None:
-        """Makes known that versions of a model are about to be loaded."""
+        """Sets the state of versions that will be loaded."""
         for version in versions:
             self._set_state(name, version, VersionState(State.LOADING))
 
     def remove(self, name: str) -> None:
-        """Unloads a model, and forgets its versions."""
+        """Unloads a model and removes the states of its versions."""
         for version in self.available(name):
             self._unload(name, version)
         with self._changed:
             self._states.pop(name, None)
 
     def stop(self) -> None:
-        """Unloads everything; requests that are still under way are given a second."""
+        """Unloads all models; waits up to a second for requests in progress."""
         self._stopped.set()
         for name in list(self._servables):
             for version in self.available(name):
                 self._unload(name, version)
-        # A process that ends while TensorFlow closes a session is aborted.
+        # A process that exits while TensorFlow closes a session is aborted.
         deadline = time.monotonic() + _CLOSING_SECONDS
         for thread in list(self._unloading):
             thread.join(max(0.0, deadline - time.monotonic()))
 
     def _add(self, name: str, version: int, path: Path) -> bool:
-        """Loads a version; returns whether that went well."""
+        """Loads a version; returns whether it was loaded."""
         self._set_state(name, version, VersionState(State.LOADING))
         files, begin = fingerprint(path), time.monotonic()
         logs.info("version_loading", model=name, version=version)
@@ -133,7 +133,7 @@ class Manager:
         except ServingError as error:
             self._set_state(name, version, VersionState(State.END, StatusCode.INVALID_ARGUMENT, str(error), files))
             return False
-        except Exception as error:  # Whatever TensorFlow throws at a strange model, the others are still served.
+        except Exception as error:  # Errors of one model must not affect the others.
             self._set_state(name, version, VersionState(State.END, StatusCode.INTERNAL, repr(error), files))
             logs.error("version_broke", exception=error, model=name, version=version)
             return False
@@ -148,9 +148,9 @@ class Manager:
         with self._changed:
             servable = self._servables[name].pop(version, None)
             if servable is None:
-                return  # `stop` and `aspire` may both have seen it
+                return  # `stop` and `aspire` may both try to unload it
             self._states[name][version] = VersionState(State.UNLOADING)
-        # Its requests may take their time, and neither new versions nor other models should wait for them.
+        # In a thread, so that new versions and other models need not wait for requests in progress.
         arguments = (name, version, servable)
         thread = threading.Thread(target=self._close_when_unused, args=arguments, name="unload", daemon=True)
         self._unloading.add(thread)
@@ -161,10 +161,10 @@ class Manager:
             self._changed.wait_for(lambda: not servable.users)
         servable.model.close()
         if not self._stopped.is_set():
-            gc.collect()  # Graphs are full of cycles, and the next version may be on its way already.
+            gc.collect()  # frees the graph, which has reference cycles, as the next version may be loading already
         with self._changed:
             states = self._states.get(name, {})
-            if version in states and states[version].state == State.UNLOADING:  # It may have come back meanwhile.
+            if version in states and states[version].state == State.UNLOADING:  # It may have been loaded again.
                 states[version] = VersionState(State.END)
         logs.info("version_unloaded", model=name, version=version)
         self._unloading.discard(threading.current_thread())

@@ -1,4 +1,4 @@
-"""One version of a SavedModel in memory; with `loader` the only module of the server that needs TensorFlow."""
+"""One version of a SavedModel in memory. Besides `loader`, this is the only module of the server with TensorFlow."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -16,23 +16,23 @@ from export.server.context import RequestContext
 from export.server.errors import ServingError, deadline_exceeded, from_number, invalid_argument
 from export.server.inference.predict import answers_requests, choose_feeds, choose_fetches
 
-# What the loader raises for a directory that is not a complete SavedModel of known ops.
+# The loader's errors for a directory that is not a complete SavedModel of known ops.
 _LOAD_ERRORS = (OSError, ValueError, KeyError, RuntimeError, tf.errors.OpError)
 _SHORTEST_TIMEOUT = 1  # milliseconds; a timeout of 0 would mean none
-_STEPS = 64  # with a deadline at once, of a model that batches in its graph; as many as its batch holds
+_STEPS = 64  # concurrent steps with a deadline, of a model with batching in its graph; the size of its batches
 
 
 class LoadedModel:
     """A SavedModel loaded the way the stock server loads it: its graph in a session, through the TF1 loader.
 
-    `tf.saved_model.load` accepts models that the stock server refuses, and fetching from a session computes only the
-    outputs that were asked for. Raises ServingError if the directory holds no SavedModel that can be loaded. A batcher
-    runs its requests together; without one each runs by itself.
+    `tf.saved_model.load` accepts models that the stock server rejects, and a session computes only the requested
+    outputs. Raises ServingError if the directory has no SavedModel that can be loaded. A batcher combines requests;
+    without one, each request runs separately.
 
     Attributes:
-        version: Its number.
-        all_signatures: Every `SignatureDef` of the model by name, those of the loader included.
-        signatures: Those that answer requests.
+        version: The version number.
+        all_signatures: Every `SignatureDef` of the model by name, including those of the loader.
+        signatures: The signatures for requests.
     """
 
     def __init__(
@@ -51,10 +51,10 @@ class LoadedModel:
         except _LOAD_ERRORS as error:
             reason = str(getattr(error, "message", None) or error).strip().partition("\n")[0]
             raise ServingError(f"{path} cannot be loaded as a SavedModel: {reason}") from error
-        self._session._extend_graph()  # Python does so before every step, though this graph has all its nodes now.
-        self._endpoints: dict[str, Any] = {}  # tensors by name, as the session takes them
-        # A step that ends at its own deadline would take with it those of others that share its batch.
-        self._undisturbed = ThreadPoolExecutor(_STEPS, "step") if _batches(meta_graph.graph_def) else None
+        self._session._extend_graph()  # Otherwise Python would do so before every step; this graph is complete.
+        self._endpoints: dict[str, Any] = {}  # handles of tensors in the session, by name
+        # Cancelling a step at its deadline would also cancel other requests in its batch, so such steps run to the end.
+        self._uncancelled = ThreadPoolExecutor(_STEPS, "step") if _batches(meta_graph.graph_def) else None
         self.all_signatures = dict(meta_graph.signature_def)
         self.signatures = {name: item for name, item in self.all_signatures.items() if answers_requests(item)}
 
@@ -65,10 +65,10 @@ class LoadedModel:
         output_filter: Sequence[str] = (),
         context: RequestContext | None = None,
     ) -> dict[str, np.ndarray]:
-        """Runs one signature on arrays by input name; returns the outputs asked for, all if none is, by name.
+        """Runs one signature on arrays by input name; returns the requested outputs by name, by default all.
 
         Raises:
-            RequestError: The request does not fit the signature, or the graph refused it.
+            RequestError: The request does not match the signature, or the graph failed.
         """
         signature = self.signatures[signature_name]
         feeds = choose_feeds(signature, inputs)
@@ -77,7 +77,7 @@ class LoadedModel:
         return dict(zip(fetches, arrays, strict=True))
 
     def run(self, feeds: Mapping[str, np.ndarray], fetches: Sequence[str], context: RequestContext) -> list[np.ndarray]:
-        """Runs the graph on arrays by tensor name, with other requests if there is a batcher."""
+        """Runs the graph on arrays by tensor name, batched with other requests if there is a batcher."""
         context.check()
 
         def run(feeds: Mapping[str, np.ndarray], context: RequestContext) -> list[np.ndarray]:
@@ -89,10 +89,10 @@ class LoadedModel:
         return self._batcher.run(key, run, feeds, context)
 
     def close(self) -> None:
-        """Releases the memory; nothing may run any more that somebody waits for."""
+        """Releases the memory; no request may be in progress."""
         self._session.close()
-        if self._undisturbed is not None:
-            self._undisturbed.shutdown()
+        if self._uncancelled is not None:
+            self._uncancelled.shutdown()
         del self._session
 
     def _run(
@@ -104,7 +104,7 @@ class LoadedModel:
             return self._step([self._endpoint(name) for name in fetches], by_endpoint, context.remaining())
         except tf.errors.OpError as error:
             raise from_number(error.error_code, error.message) from error
-        except (KeyError, TypeError, ValueError) as error:  # Python's own checks, before the graph has seen anything
+        except (KeyError, TypeError, ValueError) as error:  # Python's own checks, before the graph runs
             raise invalid_argument(str(error)) from error
         finally:
             context.runtime += time.monotonic() - begin
@@ -115,18 +115,18 @@ class LoadedModel:
         return self._endpoints[name]
 
     def _step(self, fetches: list[Any], feeds: dict[Any, np.ndarray], seconds: float | None) -> list[np.ndarray]:
-        """Runs the session; what nobody waits for any more ends, or runs on where others may share its batch."""
-        if self._undisturbed is None or seconds is None:
+        """Runs the session until the deadline; a step that may share a batch is not cancelled, only abandoned."""
+        if self._uncancelled is None or seconds is None:
             return self._run_session(fetches, feeds, seconds)
-        step = self._undisturbed.submit(self._run_session, fetches, feeds, None)
+        step = self._uncancelled.submit(self._run_session, fetches, feeds, None)
         try:
             return step.result(seconds)
         except TimeoutError:
-            step.cancel()  # if it has not begun
+            step.cancel()  # if it has not started
             raise deadline_exceeded() from None
 
     def _run_session(self, fetches: list[Any], feeds: dict[Any, np.ndarray], seconds: float | None) -> list[np.ndarray]:
-        """Runs a step as C++ does, for which a signature only describes the shapes: `Session.run` insists on them."""
+        """Runs a step as in C++, without the checks of input shapes in Python's `Session.run`."""
         timeout = 0 if seconds is None else max(_SHORTEST_TIMEOUT, int(seconds * 1000))
         options = tf.compat.v1.RunOptions(timeout_in_ms=timeout).SerializeToString()
         buffer = pywrap_tf_session.TF_NewBufferFromString(options)
@@ -137,6 +137,6 @@ class LoadedModel:
 
 
 def _batches(graph: tf.compat.v1.GraphDef) -> bool:
-    """Tells whether a graph runs requests together by itself."""
+    """Returns whether a graph contains dynamic batching."""
     in_functions = [node for function in graph.library.function for node in function.node_def]
     return any(node.op == "BatchFunction" for node in [*graph.node, *in_functions])

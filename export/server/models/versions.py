@@ -1,4 +1,4 @@
-"""Which versions of a model there are on disk, and which of them a policy asks for."""
+"""Lists the versions of a model on disk, and selects those that match a version policy."""
 
 from collections.abc import Collection
 from pathlib import Path
@@ -19,7 +19,7 @@ def list_versions(base_path: Path) -> dict[int, Path]:
     """
     try:
         return {int(entry.name): entry for entry in base_path.iterdir() if _is_number(entry.name) and entry.is_dir()}
-    except (OSError, ValueError) as error:  # a `ValueError` for characters that no path has
+    except (OSError, ValueError) as error:  # `ValueError` for characters that are invalid in paths
         reason = getattr(error, "strerror", None) or error
         raise ServingError(
             f"--model_base_path must be a directory of versions. Received: {base_path} ({reason})"
@@ -27,16 +27,16 @@ def list_versions(base_path: Path) -> dict[int, Path]:
 
 
 def require_versions(base_path: Path) -> None:
-    """Raises ServingError if there is no such directory, or no version in it."""
+    """Raises ServingError if the directory is missing or contains no version."""
     if not list_versions(base_path):
         raise ServingError(
-            f"No versions found under {base_path}. A version is a directory with a number for its name, "
-            f"such as {base_path / '1'}, that holds a saved_model.pb."
+            f"No versions found under {base_path}. A version is a directory whose name is a number, "
+            f"such as {base_path / '1'}, and that contains a saved_model.pb."
         )
 
 
 def choose_versions(policy: Policy, versions: Collection[int]) -> set[int]:
-    """Returns the versions that a policy asks for, among those on disk; no policy means the newest one."""
+    """Returns the versions on disk that match a policy; no policy means the newest version."""
     choice = policy.WhichOneof("policy_choice")
     if choice == "all":
         return set(versions)
@@ -46,7 +46,7 @@ def choose_versions(policy: Policy, versions: Collection[int]) -> set[int]:
 
 
 def fingerprint(path: Path) -> Fingerprint:
-    """Returns something that changes whenever a file under `path` does; empty while files come and go."""
+    """Returns names, times and sizes of the files under `path`; empty if files vanish meanwhile."""
     try:
         files = [(str(file), file.stat()) for file in path.rglob("*")]
     except OSError:

@@ -158,7 +158,7 @@ def test_the_command(tmp_path, model, capsys):
     inputs = ["--input", str(tmp_path / "in*.txt"), str(tmp_path / "more/*")]
     arguments = [f"--model_path={model}", *inputs, f"--output={tmp_path / 'out'}"]
     status, output, errors = command(capsys, *arguments, "--runner=DirectRunner")
-    assert (status, errors) == (1, f"error: 1 of 3 lines failed; {tmp_path / 'out'}/failed-*.jsonl says why.\n")
+    assert (status, errors) == (1, f"error: 1 of 3 lines failed; see {tmp_path / 'out'}/failed-*.jsonl.\n")
     assert json.loads(output) == {"output": str(tmp_path / "out"), "lines": 3, "failed": 1, "kept": 0}
     assert (tmp_path / "out/in1.txt.00000").read_bytes() == b"EIN\n\n"
     assert (tmp_path / "out/more/in2.txt.00000").read_bytes() == b"ZWEI\n"
@@ -169,7 +169,7 @@ def test_a_folder_of_something_else_is_refused(tmp_path, model, capsys):
     write(tmp_path, {"in.txt": b"ein\n", "out/in.txt.00000": b"mine"})
     arguments = [f"--model_path={model}", f"--input={tmp_path / 'in.txt'}", f"--output={tmp_path / 'out'}"]
     status, _, errors = command(capsys, *arguments)
-    expected = f"error: {tmp_path / 'out'} is not empty; nothing is overwritten. Give another --output.\n"
+    expected = f"error: {tmp_path / 'out'} is not empty; nothing is overwritten. Use another --output.\n"
     assert (status, errors) == (2, expected)
 
 
@@ -202,7 +202,10 @@ def test_the_same_command_goes_on_with_what_is_not_finished(tmp_path, model, cap
     assert (status, json.loads(output)["kept"]) == (1, 6)  # what failed before is not forgotten
     (tmp_path / "a.txt").write_bytes(b"other\n")
     status, _, errors = command(capsys, *arguments)
-    assert (status, errors) == (2, f"error: {tmp_path / 'out'} is of a run with other inputs. Give another --output.\n")
+    assert (status, errors) == (
+        2,
+        f"error: {tmp_path / 'out'} belongs to a run with other inputs. Use another --output.\n",
+    )
 
 
 def test_the_command_succeeds_if_every_line_does(tmp_path, model, capsys):
@@ -227,7 +230,7 @@ def test_a_runner_that_does_not_count(tmp_path, model, capsys, monkeypatch):
     write(tmp_path, {"in.txt": b"ein\nbad\n"})
     arguments = [f"--model_path={model}", f"--input={tmp_path / 'in.txt'}", f"--output={tmp_path / 'out'}"]
     status, output, errors = command(capsys, *arguments)
-    assert (status, errors) == (1, f"error: Lines failed; {tmp_path / 'out'}/failed-*.jsonl says why.\n")
+    assert (status, errors) == (1, f"error: Lines failed; see {tmp_path / 'out'}/failed-*.jsonl.\n")
     assert json.loads(output) == {"output": str(tmp_path / "out"), "lines": None, "failed": None, "kept": None}
 
 
@@ -288,7 +291,7 @@ def test_all_outputs_as_json(tmp_path, model):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--model_path=nowhere"], "nowhere is no version of a SavedModel: there is no nowhere/saved_model.pb."),
+        (["--model_path=nowhere"], "nowhere is not a version of a SavedModel: nowhere/saved_model.pb is missing."),
         (["--input=nowhere/*.txt"], "--input nowhere/*.txt matches no file."),
         (["--signature=serving_defualt"], "Unknown signature 'serving_defualt'. Did you mean serving_default?"),
         (["--signature=twice"], "One input of strings is expected; the signature twice takes ['x']."),

@@ -13,7 +13,7 @@ from support.exports import LoadedModel
 
 import export.graph.xla_buckets
 from export.check import compare as check
-from export.check.compare import check_export, question
+from export.check.compare import check_export, expectation_of
 from export.graph.provenance import read_options
 from export.graph.signatures import signatures_of
 from export.saved_model import export_saved_model
@@ -55,7 +55,7 @@ def test_an_export_that_answers_otherwise(kind, cls, method, signature, request,
     declared = {each.name: each for each in signatures_of(run, options)}
     assert declared.keys() == signatures.keys()
     for name, each in declared.items():
-        assert question(run, options, each).expected.keys() == signatures[name].outputs.keys()
+        assert expectation_of(run, options, each).expected.keys() == signatures[name].outputs.keys()
     honest = getattr(cls, method)
     monkeypatch.setattr(cls, method, lambda run, *texts: honest(run, *(each[::-1] for each in texts)))
     with pytest.raises(InputError, match=f"signature '{signature}'"):

@@ -64,7 +64,7 @@ def test_scores(ask_toy):
     assert ask_toy("--scores", "ein", "Maß") == (0, "EIN\t-0.3000\nMAß\t-0.4000\n", "")
     status, output, errors = ask_toy("--scores", "--signature=attention", "ein")
     assert (status, output) == (2, "")
-    assert "gives no log_prob for --scores" in errors
+    assert "--scores requires the output log_prob" in errors
 
 
 def test_other_signatures_print_json_lines(ask_toy):

@@ -121,7 +121,7 @@ def test_classifiers_and_language_models(explorer, open_page):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ("model=gone&text=x", "No server answers at localhost:9"),
+        ("model=gone&text=x", "No server responds at localhost:9"),
         ("model=nowhere&text=x", "Is it served under this name"),
         ("model=deaf&text=x", "has no signature `attention_all`"),
         (f"model=translator&text={'x' * 33_000}", "The text is too long: 33,000 bytes"),

@@ -110,7 +110,7 @@ def test_errors_as_a_person_needs_them(explorer):
     for model, status, message in (
         ("deaf", 422, "deaf has no signature `attention_all`"),
         ("nowhere", 404, "Is it served under this name, and loaded?"),
-        ("gone", 502, "No server answers at localhost:9"),
+        ("gone", 502, "No server responds at localhost:9"),
     ):
         received, answer = ask(explorer, {"model": model, "text": "one"})
         assert received == status and message in answer["error"]
@@ -133,10 +133,10 @@ def test_a_question_that_nobody_waits_for_is_cancelled(explorer, scripted):
 
 def test_too_many_questions(explorer):
     for _ in range(MAX_REQUESTS):
-        explorer.room.acquire()
+        explorer.free_slots.acquire()
     assert ask(explorer, {"model": "translator", "text": "one"})[0] == 503
     for _ in range(MAX_REQUESTS):
-        explorer.room.release()
+        explorer.free_slots.release()
     assert ask(explorer, {"model": "translator", "text": "one"})[0] == 200
 
 

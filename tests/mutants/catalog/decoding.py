@@ -42,7 +42,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "coverage does not follow the beams that live on",
         "zoo/decoding/beam.py",
-        '{"coverage": take_per_row(coverage, keep)}',
+        '{"coverage": take_per_row(coverage, best)}',
         '{"coverage": coverage[:, : self.width]}',
         BEAM,
     ),

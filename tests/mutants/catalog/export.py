@@ -77,8 +77,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "a text gets a head more than it asks for",
         "export/graph/attention_weights.py",
-        "asked = tf.broadcast_to(is_all | (places < count), tf.shape(numbered))",
-        "asked = tf.broadcast_to(is_all | (places <= count), tf.shape(numbered))",
+        "requested = tf.broadcast_to(is_all | (places < count), tf.shape(numbered))",
+        "requested = tf.broadcast_to(is_all | (places <= count), tf.shape(numbered))",
         WEIGHTS,
     ),
     Mutant(

@@ -84,7 +84,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "an ensemble averages logits that are not normalised",
         "zoo/inference/ensemble.py",
-        'ops.log_softmax(ops.cast(own, "float32"), axis=-1)',
+        'ops.log_softmax(ops.cast(member_logits, "float32"), axis=-1)',
         'ops.cast(own, "float32")',
         ENSEMBLE,
     ),
@@ -147,7 +147,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "a prompt without room keeps its beginning",
         "zoo/inference/language_model_run.py",
-        "ids[len(ids) - room // 2 :]",
+        "ids[len(ids) - max_length // 2 :]",
         "ids[: room // 2]",
         GENERATION,
     ),
@@ -161,8 +161,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "an answer repeats the last symbol of its prompt",
         "zoo/inference/language_model_run.py",
-        "return whole[len(prompt) :]",
-        "return whole[max(len(prompt) - 1, 0) :]",
+        "return text[len(prompt) :]",
+        "return text[max(len(prompt) - 1, 0) :]",
         GENERATION,
     ),
     Mutant(

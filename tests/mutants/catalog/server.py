@@ -147,8 +147,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "base64 that is none is read as far as it goes",
         "export/wire/base64_text.py",
-        "_SYMBOLS.fullmatch(text)",
-        "_SYMBOLS.match(text)",
+        "_PATTERN.fullmatch(text)",
+        "_PATTERN.match(text)",
         REST,
     ),
     Mutant(
@@ -231,8 +231,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "answers are kept back while a stream pauses",
         "export/client/api.py",
-        "while len(under_way) > (0 if inputs is None else in_flight - 1):",
-        "while len(under_way) > in_flight - 1:",
+        "while len(pending) > (0 if inputs is None else in_flight - 1):",
+        "while len(pending) > in_flight - 1:",
         CLIENT,
     ),
     Mutant(

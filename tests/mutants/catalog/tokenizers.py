@@ -173,8 +173,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "a merged pair is not merged with what follows",
         "zoo/text/byte_level_bpe.py",
-        "            wait(before[place])\n            wait(place)",
-        "            wait(before[place])",
+        "            push(before[place])\n            push(place)",
+        "            push(before[place])",
         BPE,
     ),
     Mutant(
@@ -284,7 +284,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "the graph's table finds what is not in it",
         "export/graph/tokenizers/tables.py",
-        "tf.where(is_there, tf.gather(tf.constant(self._numbers), slot), _NONE)",
+        "tf.where(is_in_table, tf.gather(tf.constant(self._numbers), slot), _NONE)",
         "tf.gather(tf.constant(self._numbers), slot)",
         BPE,
     ),

@@ -101,9 +101,9 @@ def test_bad_tls(base, tmp_path):
     pair = {"server_key": tls.SERVER_KEY, "server_cert": tls.SERVER_CERTIFICATE}
     for fields, message in (
         ({"server_key": "k"}, "server_key and server_cert"),
-        ({"server_key": "k", "server_cert": "c"}, "no PEM"),
+        ({"server_key": "k", "server_cert": "c"}, "not a PEM"),
         ({"server_key": "k", "server_cert": "c", "client_verify": True}, "client_verify.*custom_ca"),
-        ({**pair, "custom_ca": "a", "client_verify": True}, "custom_ca.*no PEM"),
+        ({**pair, "custom_ca": "a", "client_verify": True}, "custom_ca.*not a PEM"),
     ):
         file = ssl_config(tmp_path / "ssl", **fields)
         settings = ServerSettings(port=0, model_base_path=str(base), ssl_config_file=file)
