@@ -25,12 +25,12 @@ from benchmarks.measure import Result, measure
 from benchmarks.report import Column, case_section
 
 TRANSLATION, EMBEDDING, GENERATION = "translation", "embedding", "generation"
-WORDS, STEPS = 15, 24  # words of a sentence, and symbols that translators write
-SENTENCES, NEW = 1000, 128  # sentences to embed, and symbols that language models write
+WORDS, STEPS = 15, 24  # words of a sentence, and tokens that translators write
+SENTENCES, NEW = 1000, 128  # sentences to embed, and tokens that language models write
 PROMPTS = {"1 text": 1, "8 texts": 8}
 METHOD = (
     "Checkpoints of the sizes of public ones with random weights, float32; ours is the SavedModel, text to text, the"
-    " others get numbers of symbols. Nothing ends before its last step. Median of {rounds} turns A B A B"
+    " others get numbers of tokens. Nothing ends before its last step. Median of {rounds} turns A B A B"
     " (quartiles); {threads} threads each, every contestant in a process of its own."
 )
 _OURS = {"variables": {"TF_ENABLE_ONEDNN_OPTS": "0"}}
@@ -92,7 +92,7 @@ CASES = {
     ),
     GENERATION: Case(
         GENERATION,
-        f"GPT-2: 12 layers, D 768, 12 heads, 124 million weights; {NEW} symbols after {WORDS}, greedy",
+        f"GPT-2: 12 layers, D 768, 12 heads, 124 million weights; {NEW} tokens after {WORDS}, greedy",
         _in_groups(
             (
                 _ours("zoo", "whole", ""),
@@ -132,7 +132,7 @@ def write_minilm(pretrained: Path, folder: Path, tiny: bool) -> None:
 
 
 def write_gpt2(pretrained: Path, folder: Path, tiny: bool) -> None:
-    """Writes a GPT-2 with random weights, whose end never is the most probable symbol."""
+    """Writes a GPT-2 with random weights, whose end never is the most probable token."""
     import torch
     from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -157,7 +157,7 @@ WRITERS: dict[str, Callable[[Path, Path, bool], None]] = {
 
 
 def random_texts(run: Any, count: int) -> list[str]:
-    """Returns texts of words that are a symbol each in the vocabulary of a run."""
+    """Returns texts of words that are a token each in the vocabulary of a run."""
     tokenizer = run.tokenizers[0]
     pieces = [piece.lstrip("▁Ġ ") for piece in tokenizer.piece_table()]
     words = sorted({piece for piece in pieces if len(piece) > 3 and piece.isascii() and piece.isalpha()})

@@ -2,13 +2,13 @@
 
 `python -m benchmarks.decoding [--case NAME …] [--data SPEC] [--contestant NAME …] [--rounds N] [--threads N] [--tiny]
 [--fresh]`: untrained models. Everyone takes the same number of steps, so that it does not matter what the weights are:
-as many as the longest sentence of a batch has symbols. Nobody ends before, which is checked. The case `request` is 64
-sentences of 16 symbols at once, with greedy and with beam search; `test_set`, which needs `--data`, is the source of
+as many as the longest sentence of a batch has tokens. Nobody ends before, which is checked. The case `request` is 64
+sentences of 16 tokens at once, with greedy and with beam search; `test_set`, which needs `--data`, is the source of
 the test split with beam search, sorted by length into batches of 64, as `training.evaluate` translates it.
 
 `python -m benchmarks.decoding WORKDIR --text FILE [--case NAME …]`: a trained `transformer_tiny` beside CTranslate2,
-the only peer that can take its weights; 64 sentences of about 16 symbols from the file (`request`), or all of them
-(`test_set`). Ours reads and writes strings, CTranslate2 symbols. In a request each takes part twice: with all sentences
+the only peer that can take its weights; 64 sentences of about 16 tokens from the file (`request`), or all of them
+(`test_set`). Ours reads and writes strings, CTranslate2 tokens. In a request each takes part twice: with all sentences
 in one batch, whose operations have as many threads as there are, and in parts of 32, each of which has one thread
 (`export.saved_model --dynamic_batching`). Ours does so once more with what XLA compiled (`--xla`), in parts, but with
 all threads for each: with one, XLA works on one part after the other. The case `sentence` is what a server is asked
@@ -46,9 +46,9 @@ MAX_TEST_SETS = 3  # turns of a test set with untrained models, which take up to
 POSITIONS = 600  # that the table of CTranslate2 has
 METHOD = (
     "Untrained Transformers of 4 + 4 layers, D 128, inside 256, 4 heads, float32. Everyone takes as many steps as the"
-    " longest sentence of a batch has symbols, which is checked. Median of {rounds} turns A B A B (quartiles), at most"
+    " longest sentence of a batch has tokens, which is checked. Median of {rounds} turns A B A B (quartiles), at most"
     f" {MAX_TEST_SETS} of a test set; {{threads}} threads each, every contestant in a process of its own, every peer in"
-    " an environment of its own. Ours reads and writes text, the peers numbers of symbols."
+    " an environment of its own. Ours reads and writes text, the peers numbers of tokens."
 )
 
 _CACHED = "pre-norm; one matrix for all embeddings; keys and values are kept"
@@ -99,7 +99,7 @@ PEERS = (
         "model_garden",
         f"{_CACHED}; in a graph, batch after batch; greedy is beam 1; nothing ends",
     ),
-    _peer("Joey NMT", "joey_nmt", "pre-norm; one matrix for all embeddings; all symbols so far are read at each step"),
+    _peer("Joey NMT", "joey_nmt", "pre-norm; one matrix for all embeddings; all tokens so far are read at each step"),
 )
 
 
@@ -134,7 +134,7 @@ _WORK = {
 CASES = {
     REQUEST: Case(
         REQUEST,
-        f"{BATCH} sentences of {LENGTH} symbols, {LENGTH} steps, vocabulary 10,000",
+        f"{BATCH} sentences of {LENGTH} tokens, {LENGTH} steps, vocabulary 10,000",
         _in_each_search((*OUR_EXPORTS, *CTRANSLATE2_REQUESTS, *PEERS[:2], _KERASHUB, *PEERS[2:]), ("greedy", "beam 5")),
         _targets(
             ("greedy", "beam 5"),
@@ -147,7 +147,7 @@ CASES = {
     ),
     TEST_SET: Case(
         TEST_SET,
-        f"A test set, batches of {BATCH}, as many steps as the longest sentence of a batch has symbols",
+        f"A test set, batches of {BATCH}, as many steps as the longest sentence of a batch has tokens",
         _in_each_search((OUR_EVALUATION, CTRANSLATE2_BATCHES, *PEERS), ("beam 5",)),
         _targets(("beam 5",), _FASTER_THAN_CTRANSLATE2, ("all other peers", 3.0, ("",), (CTRANSLATE2,))),
         _WORK,
@@ -158,7 +158,7 @@ _TRAINED_WORK = {"batch": BATCH, "exact_steps": False}
 TRAINED_CASES = {
     REQUEST: Case(
         REQUEST,
-        f"{BATCH} sentences of about {LENGTH} symbols",
+        f"{BATCH} sentences of about {LENGTH} tokens",
         _in_each_search((*OUR_EXPORTS, *CTRANSLATE2_REQUESTS), ("greedy", "beam 5")),
         work=_TRAINED_WORK,
     ),
@@ -203,7 +203,7 @@ class Inputs:
 
 
 def random_sentences(tiny: bool = False) -> Inputs:
-    """Returns sentences of random words, `LENGTH` symbols each with the end, and their tokenizer; few if `tiny`."""
+    """Returns sentences of random words, `LENGTH` tokens each with the end, and their tokenizer; few if `tiny`."""
     return random_words(60 if tiny else TRAINING_CASES["transformer_step"].work["vocabulary"], 4 if tiny else BATCH)
 
 
@@ -226,7 +226,7 @@ def read_test_split(spec: str, tiny: bool = False) -> Inputs:
 
 
 def sentences_of_file(run: Any, path: Path, case: str) -> list[str]:
-    """Returns the lines of a file that a case translates: all, some from everywhere, or those of `LENGTH` symbols."""
+    """Returns the lines of a file that a case translates: all, some from everywhere, or those of `LENGTH` tokens."""
     lines = path.read_text(encoding="utf-8").splitlines()
     if case == TEST_SET:
         return lines
@@ -314,7 +314,7 @@ def measure_untrained(case: Case, spec: str | None, rounds: int, threads: int, t
         prepared = prepare(case, run, folder / "workdir", inputs.texts, folder, threads, max_length=LENGTH)
         prepared = dataclasses.replace(prepared, work={**prepared.work, "vocabulary": inputs.tokenizer.vocab_size})
         measurements = measure(prepared, rounds, threads, tiny)
-        measurements["symbols"] = count_symbols([len(row) for row in run.source_ids(inputs.texts)])
+        measurements["tokens"] = count_tokens([len(row) for row in run.source_ids(inputs.texts)])
     return {**measurements, "versions": our_versions()}
 
 
@@ -323,8 +323,8 @@ def our_versions() -> list[str]:
     return [f"{name} {importlib.metadata.version(name)}" for name in ("attention-zoo", "keras", "tensorflow")]
 
 
-def count_symbols(lengths: Sequence[int]) -> int:
-    """Returns how many symbols are found for sentences of these lengths."""
+def count_tokens(lengths: Sequence[int]) -> int:
+    """Returns how many tokens are found for sentences of these lengths."""
     ordered = sorted(lengths)
     batches = [ordered[start : start + BATCH] for start in range(0, len(ordered), BATCH)]
     return sum(len(batch) * batch[-1] for batch in batches)
@@ -335,11 +335,11 @@ def section(case: Case, measurements: Result) -> str:
 
     columns = (
         *columns_of_times("search"),
-        Column("symbols/s", lambda _, result: f"{measurements['symbols'] / Spread.of(result['seconds']).median:,.0f}"),
+        Column("tokens/s", lambda _, result: f"{measurements['tokens'] / Spread.of(result['seconds']).median:,.0f}"),
         column_of_ratios(case, measurements),
         Column("what it does", lambda contestant, _: contestant.note, is_measured=False),
     )
-    return case_section(case, measurements, columns, "zoo against", [f"{measurements['symbols']:,} symbols."])
+    return case_section(case, measurements, columns, "zoo against", [f"{measurements['tokens']:,} tokens."])
 
 
 def columns_of_times(group: str) -> tuple[Column, ...]:

@@ -32,7 +32,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.reader", description=__doc__)
     parser.add_argument("folder", type=Path, metavar="DIR", help="token shards of pairs")
     parser.add_argument(
-        "--batch_tokens", type=int, default=4096, help="largest number of symbols of a batch, padding included"
+        "--batch_tokens", type=int, default=4096, help="largest number of tokens of a batch, padding included"
     )
     arguments = parser.parse_args()
     print(json.dumps({**measure(arguments.folder, arguments.batch_tokens), "where": machine_and_commit()}))

@@ -48,8 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.rematerialization", description=__doc__.splitlines()[0])
     parser.add_argument("--model", default="transformer_base", help="a translator of Transformer blocks")
     parser.add_argument("--batch", type=int, default=32, help="sentences (32)")
-    parser.add_argument("--length", type=int, default=256, help="symbols of each on either side (256)")
-    parser.add_argument("--vocabulary", type=int, default=8000, help="symbols of each side (8000)")
+    parser.add_argument("--length", type=int, default=256, help="tokens of each on either side (256)")
+    parser.add_argument("--vocabulary", type=int, default=8000, help="tokens of each side (8000)")
     parser.add_argument("--only", choices=("kept", "remat"), help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.only:

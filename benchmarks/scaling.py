@@ -3,10 +3,10 @@
 `python -m benchmarks.scaling [--model NAME] [--hardware NAME …] [--tokens N] [--length N] [--utilization X]`
 
 Nothing is measured: the figures of the hardware are those of its makers, and the arithmetic is that of the model. For P
-weights, a batch of n target symbols and a mesh of d · m devices, of which m share the weights (tensor parallel) and d
+weights, a batch of n target tokens and a mesh of d · m devices, of which m share the weights (tensor parallel) and d
 the batch (data parallel), a device has
 
-- the work `3 F n / (d m)`: forward, and twice as much backward; F is what `zoo.cost` counts for a symbol;
+- the work `3 F n / (d m)`: forward, and twice as much backward; F is what `zoo.cost` counts for a token;
 - on the wire `2 (d − 1) / d · 4 P / m` bytes for its gradients in float32, and `2 (m − 1) / m · 2 · 2 R D n / d` for
   the sums of the R products of a forward pass whose terms are on several devices, D features in bfloat16 each, and for
   as many in the backward pass (a ring moves each byte `2 (k − 1) / k` times between k devices);
@@ -73,8 +73,8 @@ class Work:
 
     Attributes:
         weights: P.
-        operations: F, additions and multiplications of a forward pass for a target symbol and its share of the source.
-        kept: Bytes of all results of a forward pass for a target symbol, in bfloat16.
+        operations: F, additions and multiplications of a forward pass for a target token and its share of the source.
+        kept: Bytes of all results of a forward pass for a target token, in bfloat16.
         features: D.
         sums: R, products of a forward pass whose terms are spread over the devices that share the weights: one for
             each attention and each feed-forward layer.
@@ -124,7 +124,7 @@ class Step:
 
 
 def work_of(name: str, length: int, vocabulary: int) -> Work:
-    """Returns the work of a named Transformer that translates sentences of `length` symbols; InputError for another."""
+    """Returns the work of a named Transformer that translates sentences of `length` tokens; InputError for another."""
     if not name.startswith("transformer_") or zoo.get_spec(name).task != "seq2seq":
         raise InputError(f"--model is a Transformer that translates. Received: {name}.")
     model = zoo.create_model(name, source_vocab_size=vocabulary, target_vocab_size=vocabulary)
@@ -147,7 +147,7 @@ def predict(
         work: The model.
         hardware: The devices.
         mesh: How they are arranged; those that share weights are next to one another.
-        tokens: Target symbols in a batch, of all devices.
+        tokens: Target tokens in a batch, of all devices.
         utilization: The share of the peak that a single device reaches.
         sharded_moments: Whether each part of the batch keeps its share of the optimizer's moments only.
     """
@@ -228,7 +228,7 @@ def section(name: str, work: Work, tokens: float, utilization: float, grows: boo
                 f"{step.compute / step.seconds:.0%}",
             ]
         )
-    lines = table(["devices", "best mesh", "work", "wire", "sent", "memory", "symbols/s", "at work"], rows)
+    lines = table(["devices", "best mesh", "work", "wire", "sent", "memory", "tokens/s", "at work"], rows)
     if rates:
         lines += ["", f"It pays up to {last_that_pays(rates)} devices."]
     return lines
@@ -241,9 +241,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--model", default="transformer_big", help="a Transformer that translates (transformer_big)")
     parser.add_argument("--hardware", action="append", choices=list(HARDWARE), help="more than once for several (all)")
-    parser.add_argument("--tokens", type=int, default=400_000, help="target symbols in a batch (400,000)")
+    parser.add_argument("--tokens", type=int, default=400_000, help="target tokens in a batch (400,000)")
     parser.add_argument("--own_tokens", type=int, default=16_000, help="those of a device if the batch grows (16,000)")
-    parser.add_argument("--length", type=int, default=32, help="symbols of a sentence on either side (32)")
+    parser.add_argument("--length", type=int, default=32, help="tokens of a sentence on either side (32)")
     parser.add_argument(
         "--utilization", type=float, default=0.4, help="share of the peak that one device reaches (0.4, an assumption)"
     )
@@ -260,13 +260,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(str(error))
     lines = [
         f"`{options.model}`, {work.weights:,} weights, vocabularies of {VOCABULARY:,}, sentences of {options.length} "
-        f"symbols: {work.operations / 1e6:,.0f} million operations for a target symbol forward. Devices reach "
+        f"tokens: {work.operations / 1e6:,.0f} million operations for a target token forward. Devices reach "
         f"{options.utilization:.0%} of their peak. On paper, nothing is measured.",
     ]
     for name in options.hardware or HARDWARE:
         for grows, batch in ((False, options.tokens), (True, options.own_tokens)):
             what = "each device" if grows else "all devices"
-            lines += ["", f"### {name}, {batch:,} symbols in the batch of {what}", ""]
+            lines += ["", f"### {name}, {batch:,} tokens in the batch of {what}", ""]
             lines += section(name, work, batch, options.utilization, grows)
         lines += ["", f"Figures of {name}: {HARDWARE[name].source}."]
     text = "\n".join(lines) + "\n"

@@ -2,7 +2,7 @@
 
 `python -m benchmarks.shortlist [--model NAME] [--vocabulary N] [--shortlist N] [--rounds N] [--tiny]`
 
-64 sentences of 16 symbols, 16 steps, greedy and beam search of 5. Each export is loaded as a server loads it, with
+64 sentences of 16 tokens, 16 steps, greedy and beam search of 5. Each export is loaded as a server loads it, with
 parts of 32 sentences; all are asked in turn, in one process. Seconds are of one processor, as other work on the machine
 would stretch those of the clock.
 """
@@ -24,13 +24,13 @@ from benchmarks.decoding import BATCH, LENGTH, SEARCHES, random_words, write_unt
 TRANSLATIONS, ALWAYS = 50, 104
 
 
-def write_shortlist(workdir: Path, symbols: int) -> None:
+def write_shortlist(workdir: Path, tokens: int) -> None:
     """Writes a shortlist of random translations, of which each batch has more than it can take."""
     from zoo.inference.shortlist import Shortlist
     from zoo.workdir import WorkDir
 
-    table = np.random.default_rng(0).integers(4, symbols, (symbols, TRANSLATIONS)).astype(np.int32)
-    Shortlist(table, np.arange(symbols, dtype=np.int32), min(ALWAYS, symbols)).save(WorkDir(workdir))
+    table = np.random.default_rng(0).integers(4, tokens, (tokens, TRANSLATIONS)).astype(np.int32)
+    Shortlist(table, np.arange(tokens, dtype=np.int32), min(ALWAYS, tokens)).save(WorkDir(workdir))
 
 
 def measure(model: str, vocabulary: int, size: int, rounds: int, sentences: int = BATCH) -> dict[str, list[float]]:
@@ -52,7 +52,7 @@ def measure(model: str, vocabulary: int, size: int, rounds: int, sentences: int 
                 (texts,) = run(inputs.texts)
                 lengths = {len(text.split()) for text in texts}
                 if lengths != {LENGTH}:
-                    raise ValueError(f"Expected {LENGTH} symbols. Received: {lengths}.")
+                    raise ValueError(f"Expected {LENGTH} tokens. Received: {lengths}.")
                 asked[search].append(run)
         seconds: dict[str, list[list[float]]] = {search: [[], []] for search in SEARCHES}
         for _ in range(rounds):
@@ -68,14 +68,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
     parser = MeasurementParser("python -m benchmarks.shortlist", __doc__, rounds=9)
     parser.add_argument("--model", default="student_tiny", help="name of a translator of Transformer blocks")
-    parser.add_count("vocabulary", 8_000, "symbols")
-    parser.add_count("shortlist", 1_000, "symbols of a batch")
+    parser.add_count("vocabulary", 8_000, "tokens")
+    parser.add_count("shortlist", 1_000, "tokens of a batch")
     parser.add_argument("--tiny", action="store_true", help="tiny sizes, to see that everything runs")
     options = parser.parse_args(arguments)
     os.environ["TF_ENABLE_ONEDNN_OPTS"] = "0"  # as servers here
     size, vocabulary, count = (16, 60, 4) if options.tiny else (options.shortlist, options.vocabulary, BATCH)
     found = measure(options.model, vocabulary, size, options.rounds, count)
-    print("| model | vocabulary | search | all symbols | shortlist | |\n|---|---|---|---|---|---|")
+    print("| model | vocabulary | search | all tokens | shortlist | |\n|---|---|---|---|---|---|")
     for search, (whole, short) in found.items():
         rates = f"{count / whole:,.0f} sentences/s | {size:,}: {count / short:,.0f} sentences/s | {whole / short:.2f}×"
         print(f"| `{options.model}` | {vocabulary:,} | {search} | {rates} |")

@@ -5,7 +5,7 @@
 TEACHER is a trained `transformer_tiny` with pre-norm blocks and one vocabulary, STUDENT a translator with a shortlist
 (`python -m training.shortlist`). All translate the sources of SPEC's test split. Ours are exports, loaded as a server
 loads them, that take and give strings, in parts with a thread each. CTranslate2, in parts as well, and `transformers`,
-as M2M100 in batches of 64, have the teacher's weights and are given symbols. CTranslate2 has no SSRUs, and cannot take
+as M2M100 in batches of 64, have the teacher's weights and are given tokens. CTranslate2 has no SSRUs, and cannot take
 a student that has them.
 """
 
@@ -188,7 +188,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("teacher", type=Path, help="work directory of a trained transformer_tiny")
     parser.add_argument("student", type=Path, help="work directory of a translator with a shortlist")
     parser.add_argument("--data", metavar="SPEC", required=True, help="pairs, of which the test split is translated")
-    parser.add_count("shortlist", 1_000, "symbols of a batch")
+    parser.add_count("shortlist", 1_000, "tokens of a batch")
     parser.add_argument("--plot", type=Path, default=PLOT, help="file of the plot (benchmarks/students.png)")
     parser.add_argument("--tiny", action="store_true", help="few sentences, to see that everything runs")
     parser.add_argument("--output", type=Path, help="file to write the table into as well")

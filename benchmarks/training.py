@@ -175,7 +175,7 @@ def epoch_case(spec: str) -> Case:
         step,
         name=EPOCH,
         title=f"{len(pairs.source):,} pairs {languages}, a Transformer of 4 + 4 layers, D 128, inside 256, 4 heads, "
-        f"vocabulary {tokenizer.vocab_size:,}: an epoch in batches of {BATCH_TOKENS:,} symbols, with the "
+        f"vocabulary {tokenizer.vocab_size:,}: an epoch in batches of {BATCH_TOKENS:,} tokens, with the "
         "reading of the text",
         work={
             **_COMMON,
@@ -185,7 +185,7 @@ def epoch_case(spec: str) -> Case:
             "spec": spec,
             "batch_tokens": BATCH_TOKENS,
             "vocabulary": tokenizer.vocab_size,
-            "symbols": sum(len(row) + 1 for row in sides["target"]),
+            "tokens": sum(len(row) + 1 for row in sides["target"]),
         },
         tiny={},  # sizes are those of the text
         contestants=tuple(each for each in step.contestants if not each.work["compile"]),
@@ -203,9 +203,9 @@ def _listed(rows: Any) -> list[list[int]]:
     return [row[:length].tolist() for row, length in zip(padded, lengths, strict=True)]
 
 
-def symbols(case: Case) -> int:
-    """Returns how many target symbols a turn has."""
-    return case.work["symbols"] if "symbols" in case.work else case.work["batch"] * case.work["target_length"]
+def tokens(case: Case) -> int:
+    """Returns how many target tokens a turn has."""
+    return case.work["tokens"] if "tokens" in case.work else case.work["batch"] * case.work["target_length"]
 
 
 def _time(_: Contestant, result: Result) -> str:
@@ -225,7 +225,7 @@ def section(case: Case, measurements: Result) -> str:
         Column("precision", lambda contestant, _: contestant.group, is_measured=False),
         Column(case.turn, _time),
         Column("processor time", _processor_time),
-        Column("target tokens/s", lambda _, result: f"{symbols(case) / Spread.of(result['seconds']).median:,.0f}"),
+        Column("target tokens/s", lambda _, result: f"{tokens(case) / Spread.of(result['seconds']).median:,.0f}"),
         Column("peak memory", lambda _, result: f"{result['last']['peak'] / 1e6:,.0f} MB"),
         Column("parameters", lambda _, result: f"{result['parameters']:,}"),
         Column("what it does", lambda contestant, _: contestant.note, is_measured=False),

@@ -98,7 +98,7 @@ def serve_texts(channel, translate):
     def describe(texts):
         lengths = {len(text.split()) for text in texts}
         if expected and lengths != {expected}:
-            raise ValueError(f"Expected {expected} symbols. Received: {lengths}.")
+            raise ValueError(f"Expected {expected} tokens. Received: {lengths}.")
         return {"texts": texts}
 
     describe(translate())
@@ -185,25 +185,25 @@ def translate_as_evaluation(channel):
 
 
 def exact_steps():
-    """Returns a context in which runs find as many symbols as the longest sentence of a batch has."""
+    """Returns a context in which runs find as many tokens as the longest sentence of a batch has."""
     from keras import ops
 
     from zoo.decoding import Constraints
     from zoo.inference import seq2seq_run
-    from zoo.inference.decoders import SYMBOLS
+    from zoo.inference.decoders import TOKENS
 
     class ExactLength(seq2seq_run.Translator):
         def _constraints(self, source, prefix):
             width = ops.shape(source)[1]
-            return Constraints(SYMBOLS, ops.zeros_like(source[:, 0]) + width, width, prefix)
+            return Constraints(TOKENS, ops.zeros_like(source[:, 0]) + width, width, prefix)
 
     return mock.patch.object(seq2seq_run, "Translator", ExactLength)
 
 
 def check_exact_steps(run, texts, batch, beam):
-    """Checks that each batch takes as many steps as its longest sentence has symbols; raises `ValueError` if not."""
+    """Checks that each batch takes as many steps as its longest sentence has tokens; raises `ValueError` if not."""
     lengths = sorted(map(len, run.source_ids(texts)))
     expected = [lengths[min((place // batch + 1) * batch, len(lengths)) - 1] for place in range(len(lengths))]
     found = sorted(len(hypotheses[0].ids) for hypotheses in run.nbest(texts, beam_size=beam, batch_size=batch))
     if found != expected:
-        raise ValueError(f"Expected {sum(expected)} symbols. Received: {sum(found)}.")
+        raise ValueError(f"Expected {sum(expected)} tokens. Received: {sum(found)}.")

@@ -26,7 +26,7 @@ from zoo.errors import InputError
 from zoo.workdir import WorkDir
 
 STEPS = 800
-"""Steps of a full training, of at most 2,048 symbols on the longer side, padding included."""
+"""Steps of a full training, of at most 2,048 tokens on the longer side, padding included."""
 
 QUICK_STEPS = 300
 ROUNDS = 4
@@ -157,7 +157,7 @@ def metrics(model: str, options: Mapping[str, Any], cell: Cell, request: Experim
     test, used = tested(path), json.loads((path / "used.json").read_text(encoding="utf-8"))
     run = zoo.load(path)
     # Unknown if the process was killed between the end of the training and the writing of its usage.
-    speed = {"symbols_per_second": used["steps"] * _symbols_per_step(path) / used["seconds"]} if used["steps"] else {}
+    speed = {"symbols_per_second": used["steps"] * _tokens_per_step(path) / used["seconds"]} if used["steps"] else {}
     return {
         "weights": run.model.count_params(),
         "multiplications": zoo.cost(run.model, query_length=20, value_length=20).multiplications,
@@ -177,8 +177,8 @@ def qualities(test: Mapping[str, Any]) -> dict[str, float]:
     return result
 
 
-def _symbols_per_step(path: Path) -> float:
-    """Returns the mean number of target symbols in a batch of the training data, without padding."""
+def _tokens_per_step(path: Path) -> float:
+    """Returns the mean number of target tokens in a batch of the training data, without padding."""
     config, run = RunConfig.of_workdir(WorkDir(path)), zoo.load(path)
     task, tokens = get_task(run.spec.task), config.training.batch_tokens
     batches = task.batches(config.data, config.open_data(), "train", run.tokenizer_files(), batch_tokens=tokens)
@@ -199,7 +199,7 @@ class TranslatorExperiment(Experiment):
         length = steps(request)
         return (
             f"{super().setting(request)}\n\nEach training: {length:,} steps of {BUDGET['training.batch_tokens']:,} "
-            f"symbols at most, padding included; Adam with a peak rate of {BUDGET['training.learning_rate']} for all, "
+            f"tokens at most, padding included; Adam with a peak rate of {BUDGET['training.learning_rate']} for all, "
             f"reached after {length // ROUNDS} steps, falling to 0 over the last {BUDGET['training.cooldown']:.0%}; "
             "the recipe's dropout; float32 on one thread. Batch and rate are those of the recipes, chosen on "
             "validation data. Nothing was chosen on the test set, which was translated once, with a beam of "

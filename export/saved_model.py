@@ -42,7 +42,7 @@ def export_saved_model(
         version: Number of the version. Default: the next free one.
         check: Whether to load it in a fresh process as a server does, and to compare its answers with the work
             directory's, before it becomes visible.
-        ensemble: Work directories of translators that choose every symbol together with this one, see `zoo.load`.
+        ensemble: Work directories of translators that choose every token together with this one, see `zoo.load`.
         source_language: Of a translator of many languages, the code of that of sources; all answers of the version are
             for it. Default: that of the work directory.
         target_language: The code of that of translations, likewise.

@@ -125,7 +125,7 @@ def _words(text: str, reader: Tokenizer) -> list[str]:
 
 
 def _without_punctuation(word: str) -> str:
-    """Returns a word without punctuation and symbols at its ends."""
+    """Returns a word without punctuation and tokens at its ends."""
     inside = [number for number, character in enumerate(word) if unicodedata.category(character)[0] not in "PS"]
     return word[inside[0] : inside[-1] + 1] if inside else ""
 

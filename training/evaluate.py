@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         help="seq2seq; exponent of beam search, default: 0.6 by the rules of GNMT, else 1",
     )
     parser.add_argument(
-        "--shortlist", type=int, metavar="N", help="seq2seq; target symbols of a batch, see training.shortlist"
+        "--shortlist", type=int, metavar="N", help="seq2seq; target tokens of a batch, see training.shortlist"
     )
     add_ensemble(parser)
     add_languages(parser)

@@ -18,7 +18,7 @@ from training.data import Dataset
 from training.hardware.precision import use_xla
 from training.loop.feed import ValidationFeed
 from training.loop.model_card import note_evaluation, note_weights
-from training.optimization.cross_entropy import MeanOverSymbols, TokenCrossEntropy
+from training.optimization.cross_entropy import MeanOverTokens, TokenCrossEntropy
 from training.reranking import REVERSE_WEIGHT, Reranked, check_advisers
 from training.tasks import Task, get_task
 from zoo.decoding_options import LANGUAGES, TranslationOptions, check_reranking, together
@@ -41,8 +41,8 @@ def _likelihood(run: Run, settings: DataConfig, task: Task[Any], data: Dataset[A
     )
     feed = ValidationFeed(batches)
     mean = run.model.evaluate(feed.dataset, callbacks=[feed], verbose=0, return_dict=True)["cross_entropy"]
-    symbols = sum(batches.symbols.values())
-    return {"cross_entropy": float(mean), **task.derived(float(mean), symbols, data.split(split))}
+    tokens = sum(batches.tokens.values())
+    return {"cross_entropy": float(mean), **task.derived(float(mean), tokens, data.split(split))}
 
 
 def evaluate(
@@ -121,7 +121,7 @@ def evaluate(
     if reverse is not None:
         selection |= {"reverse": str(reverse), "reverse_weight": weight}
     groups = grouped(by, run.reader, task, data, split, lambda: data if is_own else config.open_data()) if by else None
-    run.model.compile(loss=MeanOverSymbols(), weighted_metrics=[TokenCrossEntropy()], jit_compile=use_xla("auto"))
+    run.model.compile(loss=MeanOverTokens(), weighted_metrics=[TokenCrossEntropy()], jit_compile=use_xla("auto"))
 
     def name(weights: str) -> str:
         return _name(task, split, "" if is_own else data.spec, weights, {**decoding, **selection})

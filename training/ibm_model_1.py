@@ -1,4 +1,4 @@
-"""IBM model 1: which target symbols translate which source symbols, by expectation-maximisation."""
+"""IBM model 1: which target tokens translate which source tokens, by expectation-maximisation."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,11 +17,11 @@ PART = 20_000
 def translation_table(
     sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], iterations: int = 5
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns how probably each source symbol is translated by each target symbol, `t(f | e)`, by IBM model 1.
+    """Returns how probably each source token is translated by each target token, `t(f | e)`, by IBM model 1.
 
-    Each target symbol of a pair is linked to one source symbol or to none (the null symbol), all of them equally likely
+    Each target token of a pair is linked to one source token or to none (the null token), all of them equally likely
     beforehand. In each iteration `c(f | e) = Σ_pairs Σ_{f, e} t(f | e) / Σ_e' t(f | e')`, where e' goes through the
-    source symbols of the pair and null, and then `t(f | e) = c(f | e) / Σ_f' c(f' | e)`.
+    source tokens of the pair and null, and then `t(f | e) = c(f | e) / Σ_f' c(f' | e)`.
 
     Args:
         sources: Ids of each source.
@@ -29,8 +29,8 @@ def translation_table(
         iterations: Number of updates of the table; at first all t are equal.
 
     Returns:
-        Source symbols, target symbols and probabilities, [N] each, of all that occur together in a pair, sorted by
-        source symbol and then by target symbol. Those of null are left out.
+        Source tokens, target tokens and probabilities, [N] each, of all that occur together in a pair, sorted by
+        source token and then by target token. Those of null are left out.
 
     Reference:
         Brown et al. 1993, "The Mathematics of Statistical Machine Translation: Parameter Estimation", section 4.1,
@@ -64,7 +64,7 @@ def translation_table(
 def _links(
     sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], null: int, width: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns all links as `source · width + target`, grouped by target symbol, and the size of each group."""
+    """Returns all links as `source · width + target`, grouped by target token, and the size of each group."""
     links, sizes = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for source, target in zip(sources, targets, strict=True):
         options = np.array([*source, null], np.int64) * width
@@ -73,19 +73,19 @@ def _links(
     return np.concatenate(links), np.concatenate(sizes)
 
 
-def most_probable(table: tuple[np.ndarray, np.ndarray, np.ndarray], symbols: int, best: int) -> np.ndarray:
-    """Returns the most probable target symbols of each source symbol, then padding, int32 [symbols, best].
+def most_probable(table: tuple[np.ndarray, np.ndarray, np.ndarray], tokens: int, best: int) -> np.ndarray:
+    """Returns the most probable target tokens of each source token, then padding, int32 [tokens, best].
 
     Args:
         table: From `translation_table`.
-        symbols: Number of source symbols.
-        best: Largest number of target symbols; among equally probable ones, lower ids come first.
+        tokens: Number of source tokens.
+        best: Largest number of target tokens; among equally probable ones, lower ids come first.
     """
     source, target, probability = table
     order = np.lexsort((target, -probability, source))
     source, target = source[order], target[order]
     rank = np.arange(len(source)) - np.searchsorted(source, source)
     is_best = rank < best
-    result = np.full((symbols, best), PAD, np.int32)
+    result = np.full((tokens, best), PAD, np.int32)
     result[source[is_best], rank[is_best]] = target[is_best]
     return result

@@ -97,7 +97,7 @@ class Reranked:
     """A run that returns the `consensus` of its beam.
 
     Other models of the same languages add their beams. Equal texts are then one candidate, and P(y | x) is the mean of
-    all models' probabilities of the whole text. An ensemble averages them symbol by symbol instead, so that only here
+    all models' probabilities of the whole text. An ensemble averages them token by token instead, so that only here
     vocabularies may differ. A model of the reverse direction scores the source, given a translation:
     p ∝ P(y | x)^(1 − w) · P(x | y)^w, the noisy channel without its language model.
 

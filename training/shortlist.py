@@ -1,6 +1,6 @@
 """Writes the shortlist of a translator and measures it: `python -m training.shortlist DIR [--data SPEC]`.
 
-IBM model 1 estimates from the training split which target symbols are likely translations of each source symbol. The
+IBM model 1 estimates from the training split which target tokens are likely translations of each source token. The
 table is saved in the work directory, for the option `shortlist` of evaluations, exports and `run.translate`. The loss
 in quality is measured on the validation split, printed as one JSON object and written to the model card.
 """
@@ -23,13 +23,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("workdir", metavar="DIR", help="work directory of a translator")
     parser.add_argument("--data", metavar="SPEC", help=f"{spec_forms()}; default: the model's training data")
     parser.add_argument(
-        "--shortlist", type=int, default=1000, metavar="N", help="target symbols of a batch in the evaluation (1000)"
+        "--shortlist", type=int, default=1000, metavar="N", help="target tokens of a batch in the evaluation (1000)"
     )
     parser.add_argument(
-        "--translations", type=int, default=50, metavar="K", help="likely translations of each source symbol (50)"
+        "--translations", type=int, default=50, metavar="K", help="likely translations of each source token (50)"
     )
     parser.add_argument(
-        "--frequent", type=int, default=100, metavar="F", help="most frequent target symbols, always included (100)"
+        "--frequent", type=int, default=100, metavar="F", help="most frequent target tokens, always included (100)"
     )
     parser.add_argument("--pairs", type=int, default=200_000, metavar="N", help="most pairs to learn from (200,000)")
     parser.add_argument("--beam_size", type=int, default=1, metavar="N", help="of the evaluation (1)")

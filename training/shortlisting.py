@@ -37,10 +37,10 @@ def learn_shortlist(
     Args:
         sources: Ids of each source.
         targets: Ids of each target.
-        source_size: Number of source symbols.
-        target_size: Number of target symbols.
-        translations: Number of likely translations of each source symbol, K.
-        frequent: Number of the most frequent target symbols that are always included, besides the special ones.
+        source_size: Number of source tokens.
+        target_size: Number of target tokens.
+        translations: Number of likely translations of each source token, K.
+        frequent: Number of the most frequent target tokens that are always included, besides the special ones.
     """
     special = len(SPECIAL_PIECES)
     table = most_probable(translation_table(sources, targets), source_size, translations)
@@ -52,22 +52,22 @@ def learn_shortlist(
 def share_outside(
     shortlist: Shortlist, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], size: int
 ) -> float:
-    """Returns the share of target symbols missing from the shortlist of their batch of 32 sources of similar length.
+    """Returns the share of target tokens missing from the shortlist of their batch of 32 sources of similar length.
 
     Args:
         shortlist: The shortlist.
         sources: Ids of each source.
         targets: Ids of each target.
-        size: Target symbols of a batch.
+        size: Target tokens of a batch.
     """
     order = sorted(range(len(sources)), key=lambda number: len(sources[number]))
     outside = total = 0
     for start in range(0, len(order), BATCH):
         numbers = order[start : start + BATCH]
         allowed = keras.ops.convert_to_numpy(shortlist.candidates(pad([sources[number] for number in numbers]), size))
-        symbols = np.concatenate([np.array(targets[number], np.int64) for number in numbers])
-        outside += int(np.sum(~np.isin(symbols, allowed)))
-        total += len(symbols)
+        tokens = np.concatenate([np.array(targets[number], np.int64) for number in numbers])
+        outside += int(np.sum(~np.isin(tokens, allowed)))
+        total += len(tokens)
     return outside / max(total, 1)
 
 
@@ -85,14 +85,14 @@ def write_shortlist(
     Args:
         path: The work directory of a translator.
         spec: Data SPEC. Default: the model's training data.
-        shortlist: Target symbols of a batch in the evaluation.
+        shortlist: Target tokens of a batch in the evaluation.
         translations: See `learn_shortlist`.
         frequent: See `learn_shortlist`.
         pairs: Largest number of pairs that it is learned from, at equal distances in the training split.
         beam_size: Beam size of the evaluation.
 
     Returns:
-        `outside`, the share of reference symbols that are not in the shortlist of their batch, and the metrics of
+        `outside`, the share of reference tokens that are not in the shortlist of their batch, and the metrics of
         translations with the shortlist, such as `bleu`; those without it end in `_of_all`.
 
     Raises:

@@ -50,7 +50,7 @@ def load(
 
     Args:
         path: A work directory that `training.train` wrote, or `"preset:NAME"` (see `list_presets`); or a list of those
-            of translators with the same tokenizers, which then choose every symbol together.
+            of translators with the same tokenizers, which then choose every token together.
         source_language: Of a translator of many languages, such as NLLB, the code of that of sources. Default: that of
             the work directory.
         target_language: The code of that of translations, likewise.

@@ -98,10 +98,10 @@ class TranslationOptions(Options):
     rules: str = choice(
         "gnmt",
         RULES,
-        "The rules of beam search. By GNMT's, ended hypotheses rank by log P / ((5 + length) / 6)^length_penalty, by those "
-        " of Hugging Face's `transformers` (early_stopping False, True or never) and CTranslate2 by "
-        "log P / length^length_penalty, limited by `max_length` only, so that a checkpoint gives the results of "
-        "that library; by those of CTranslate2, no translation is empty.",
+        "The rules of beam search. By those of GNMT, hypotheses rank by log P / ((5 + length) / 6)^length_penalty. "
+        "By those of Hugging Face's `transformers` (early_stopping False, True or never) and of CTranslate2, they rank "
+        "by log P / length^length_penalty and only `max_length` limits them, as in that library. By those of "
+        "CTranslate2, no translation is empty.",
     )
     length_penalty: float | None = number(
         None,
@@ -121,10 +121,10 @@ class TranslationOptions(Options):
     )
     force_end: bool = flag(
         False,
-        "Whether the last symbol of an answer that reaches its largest number is the end, which then takes nothing "
+        "Whether the last token of an answer that reaches its largest number is the end, which then takes nothing "
         "from its log probability, as `forced_eos_token_id` says in `transformers`; else such an answer is cut.",
     )
-    no_repeat_ngram: int = count(0, "No n symbols come twice in an answer; 0: they may.")
+    no_repeat_ngram: int = count(0, "No n tokens come twice in an answer; 0: they may.")
     nbest: int | None = size(
         None, "Translations of each sentence, at most `beam_size`; with fewer, search ends sooner.", automatic=True
     )

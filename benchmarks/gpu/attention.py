@@ -107,7 +107,7 @@ class Pass:
             found["gradients"] = compiled(*inputs)
 
         seconds = take_turns(turn, lambda: jax.block_until_ready(found["gradients"]), task)
-        symbols = task["batch"] * task["length"]
+        tokens = task["batch"] * task["length"]
         finite = all(bool(jnp.isfinite(each).all()) for each in found["gradients"])
-        answer = described(seconds, symbols, "tokens", operations(task), task["card"])
+        answer = described(seconds, tokens, "tokens", operations(task), task["card"])
         return {**answer, "remark": "" if finite else "gradients are not finite"}

@@ -1,4 +1,4 @@
-"""Greedy decoding on JAX: as many symbols as the source has, whatever the weights say."""
+"""Greedy decoding on JAX: as many tokens as the source has, whatever the weights say."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,17 +12,17 @@ from benchmarks.gpu.serving import Answer, described, take_turns
 from benchmarks.gpu.steps import POLICIES
 from benchmarks.peers.batches import END, FIRST
 from zoo.decoding import Constraints
-from zoo.inference.decoders import SYMBOLS
+from zoo.inference.decoders import TOKENS
 from zoo.inference.translator import Translator
 
 
 class ExactLength(Translator):
-    """A translator whose answers have as many symbols as the source, the end alone at their end."""
+    """A translator whose answers have as many tokens as the source, the end alone at their end."""
 
     def _constraints(self, source: Any, prefix: Any) -> Constraints:
         width = ops.shape(source)[1]
         limits = ops.zeros_like(source[:, 0]) + width
-        return Constraints(SYMBOLS, limits, width, prefix, min_length=width - 1)
+        return Constraints(TOKENS, limits, width, prefix, min_length=width - 1)
 
 
 class Greedy:
@@ -54,5 +54,5 @@ class Greedy:
         seconds = take_turns(turn, lambda: jax.block_until_ready(found["ids"]), task)
         ids = np.asarray(found["ids"])[:, 0]
         if ids.shape != self.source.shape or (ids[:, :-1] == END).any():
-            raise ValueError(f"Expected {self.source.shape} symbols. Received: {ids.shape}, or an end within them.")
+            raise ValueError(f"Expected {self.source.shape} tokens. Received: {ids.shape}, or an end within them.")
         return described(seconds, ids.size, "tokens", 0, task["card"])

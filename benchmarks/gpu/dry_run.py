@@ -83,7 +83,7 @@ def describe(figure: Figure, device: Any) -> dict[str, Any]:
         "operations, also within fusions": program.operations(UNLIKED),
         "gigabytes written, by type": {name: size / 1e9 for name, size in program.written().most_common(6)},
         f"float32 of {LARGE / 2**20:.0f} MiB or more, but for weights": program.large("f32", weights),
-        "logits written, by type": program.logits(step.symbols, figure.work["vocabulary"]),
+        "logits written, by type": program.logits(step.tokens, figure.work["vocabulary"]),
         "on the host": program.on_the_host(),
         "heaviest": program.heaviest(HEAVIEST),
     }

@@ -8,7 +8,7 @@ GERMAN = (
     *(892, 735, 646, 471, 386, 328, 267, 232, 178, 150, 103, 95, 70, 59, 40, 31, 27, 14, 28, 18, 11, 14, 8, 5, 5, 5),
     *(4, 4, 4, 1, 0, 2, 2),
 )
-"""How many of the 29,000 German training sentences have 0, 1, 2 … symbols: in lower case, by SentencePiece with 6,000
+"""How many of the 29,000 German training sentences have 0, 1, 2 … tokens: in lower case, by SentencePiece with 6,000
 subwords of both languages, the end included."""
 
 
@@ -20,7 +20,7 @@ def draw(count: int, seed: int = 0, counts: tuple[int, ...] = GERMAN) -> list[in
 
 
 def padded(rows: int, width: int, seed: int = 0) -> NDArray[np.int32]:
-    """Returns 1 where rows [rows, width] of one sentence each have a symbol, and else 0; longer sentences are cut."""
+    """Returns 1 where rows [rows, width] of one sentence each have a token, and else 0; longer sentences are cut."""
     lengths = np.asarray(draw(rows, seed))
     return (np.arange(width) < lengths[:, None]).astype("int32")
 
@@ -33,7 +33,7 @@ def sorted_by_length(rows: int, width: int, seed: int = 0) -> NDArray[np.int32]:
 
 
 def packed(rows: int, width: int, seed: int = 0) -> NDArray[np.int32]:
-    """Returns which sentence of its row each symbol is of, from 1 on, and 0 where there is none, [rows, width].
+    """Returns which sentence of its row each token is of, from 1 on, and 0 where there is none, [rows, width].
 
     Each sentence takes the first row that has room for it, of those that are not full; it ends when none has.
     """

@@ -57,8 +57,8 @@ class OnTorch(Library):
         step, parameters = self._training(task)
         seconds = take_turns(step, self._finish, task)
         loss = step().item()
-        symbols, unit = task["batch"] * task["target_length"], task["unit"]
-        answer = described(seconds, symbols, unit, task["operations"], self.card)
+        tokens, unit = task["batch"] * task["target_length"], task["unit"]
+        answer = described(seconds, tokens, unit, task["operations"], self.card)
         del self._models[task["label"]]
         return {**answer, "parameters": parameters, "loss": loss}
 
@@ -69,9 +69,9 @@ class OnTorch(Library):
             found["gradients"] = run()
 
         seconds = take_turns(turn, self._finish, task)
-        symbols = task["batch"] * task["length"]
+        tokens = task["batch"] * task["length"]
         finite = all(bool(gradient.isfinite().all()) for gradient in found["gradients"])
-        answer = described(seconds, symbols, "tokens", operations(task), self.card)
+        answer = described(seconds, tokens, "tokens", operations(task), self.card)
         return {**answer, "remark": "" if finite else "gradients are not finite"}
 
     def _finish(self) -> None:
@@ -85,7 +85,7 @@ class OnTorch(Library):
 
 
 def _batch(task: Task) -> list[Any]:
-    """Returns the symbols of a batch: those that a module takes, and those to predict."""
+    """Returns the tokens of a batch: those that a module takes, and those to predict."""
     if task["kind"] == "translator":
         return list(make_batch(task))
     shape = (task["batch"], task["target_length"] + 1)

@@ -42,7 +42,7 @@ class Blocks(keras.layers.Layer):
         self.norm.build(shape)
 
     def call(self, inputs: Any, segments: Any) -> Any:
-        """Returns [B, T, D] from as much, and from which sentence each symbol is of, [B, T], 0 for none."""
+        """Returns [B, T, D] from as much, and from which sentence each token is of, [B, T], 0 for none."""
         real = keras.ops.not_equal(segments, 0)
         told = {"segment_ids": segments} if self.packs else {}
         for first, attention, second, network in self.parts:
@@ -53,7 +53,7 @@ class Blocks(keras.layers.Layer):
 
 
 class BlocksStep:
-    """The gradients of all weights and inputs; the symbols that count are those that are real."""
+    """The gradients of all weights and inputs; the tokens that count are those that are real."""
 
     def __init__(self, task: Mapping[str, Any]):
         self.segments = LAYOUTS[task["layout"]](task["rows"], task["width"])
@@ -89,4 +89,4 @@ class BlocksStep:
         real = int(np.count_nonzero(self.segments))
         share = real / self.segments.size
         answer = described(seconds, real, "real tokens", 0, task["card"])
-        return {**answer, "remark": f"{share:.0%} of the places have a symbol"}
+        return {**answer, "remark": f"{share:.0%} of the places have a token"}

@@ -139,13 +139,13 @@ class Program:
             if part.dtype == dtype and part.bytes >= LARGE and part.shape not in without
         )
 
-    def logits(self, symbols: int, vocabulary: int) -> Counter[str]:
-        """Returns how often kernels write a number for each symbol of each place, by type."""
+    def logits(self, tokens: int, vocabulary: int) -> Counter[str]:
+        """Returns how often kernels write a number for each token of each place, by type."""
         return Counter(
             part.dtype
             for kernel, _ in self.kernels
             for part in kernel.results
-            if prod(part.shape) == symbols * vocabulary and vocabulary in part.shape
+            if prod(part.shape) == tokens * vocabulary and vocabulary in part.shape
         )
 
     def parts(self) -> dict[str, tuple[int, float]]:

@@ -117,7 +117,7 @@ def described(seconds: Sequence[float], units: float, unit: str, operations: flo
 
     Args:
         seconds: Of a turn, in each group.
-        units: Symbols or the like of a turn.
+        units: Tokens or the like of a turn.
         unit: What they are.
         operations: Additions and multiplications of a turn, by our own count; 0 for unknown.
         card: What the driver calls the device.

@@ -39,7 +39,7 @@ class TranslatorStep:
     def __init__(self, task: Task):
         self.model = _compiled(configure(task))
         self.batch = fixed_batch(task).batch_of(0)[0]
-        self.symbols = task["batch"] * task["target_length"]
+        self.tokens = task["batch"] * task["target_length"]
         cost = zoo.cost(self.model, task["target_length"], task["source_length"])
         self.operations = 3 * cost.flops * task["batch"]
 
@@ -53,7 +53,7 @@ class TranslatorStep:
         finish()
         first = time.time() - started
         seconds = take_turns(step, finish, task)
-        answer = described(seconds, self.symbols, self.unit, self.operations, task["card"])
+        answer = described(seconds, self.tokens, self.unit, self.operations, task["card"])
         loss = float(state["logs"]["loss"])
         return {**answer, "parameters": self.model.count_params(), "loss": loss, "first_step": first}
 
@@ -84,7 +84,7 @@ class LanguageModelStep(TranslatorStep):
         self.model = _compiled(config.with_model(**sizes))
         rows = np.random.default_rng(0).integers(FIRST, task["vocabulary"], (task["batch"], task["target_length"]))
         self.batch = DocumentBatches(rows.astype("int32").tolist(), batch_tokens=MANY, steps=MANY).batch_of(0)[0]
-        self.symbols = task["batch"] * task["target_length"]
+        self.tokens = task["batch"] * task["target_length"]
         self.operations = 3 * zoo.cost(self.model, task["target_length"]).flops * task["batch"]
 
 
@@ -103,7 +103,7 @@ class Fit(TranslatorStep):
         feed, times = TrainingFeed(fixed_batch(self._task)), _Times([task["warm_up"], steps])
         self.model.fit(feed.dataset, callbacks=[feed, times], verbose=0, shuffle=False, steps_per_epoch=steps)
         began, ended = times.seen
-        return described([(ended - began) / task["turns"]], self.symbols, self.unit, self.operations, task["card"])
+        return described([(ended - began) / task["turns"]], self.tokens, self.unit, self.operations, task["card"])
 
 
 class Profile(TranslatorStep):

@@ -25,7 +25,7 @@ from benchmarks.parity.vocabularies import copy_tokenizer, fast_vocabulary, gpt2
 
 POSITIONS = 512
 WINDOW = 5
-"""Symbols that a layer with a window sees, fewer than most prompts have."""
+"""Tokens that a layer with a window sees, fewer than most prompts have."""
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ def trained_marian(folder: Path, max_length: int) -> Reference:
 
     Args:
         folder: The folder.
-        max_length: The most symbols that it writes.
+        max_length: The most tokens that it writes.
     """
     from transformers import MarianMTModel
 
@@ -267,12 +267,12 @@ def _converted_marian(pretrained: Path, folder: Path) -> Reference:
     TransformersConverter(str(original)).convert(str(folder), force=True)
     for name in ("source.spm", "target.spm"):
         shutil.copy(pretrained / "opus-mt-en-mg" / name, folder)
-    symbols = json.loads((folder / "shared_vocabulary.json").read_text(encoding="utf-8"))
-    return _of_ctranslate2(folder, {"source": symbols, "target": symbols}, vocabulary)
+    tokens = json.loads((folder / "shared_vocabulary.json").read_text(encoding="utf-8"))
+    return _of_ctranslate2(folder, {"source": tokens, "target": tokens}, vocabulary)
 
 
 def _transliteration(pretrained: Path, folder: Path) -> Reference:
-    """Copies the trained model; its symbols are characters, and one more is what is unknown."""
+    """Copies the trained model; its tokens are characters, and one more is what is unknown."""
     shutil.copytree(pretrained / "aren-transliteration", folder, dirs_exist_ok=True)
     sides = {
         side: [*(folder / f"{side}_vocabulary.txt").read_text(encoding="utf-8").removesuffix("\n").split("\n"), "<unk>"]

@@ -25,7 +25,7 @@ def randomized(model: Any, end: int | None = None, scale: float = 0.15, of_end: 
 
 @torch.no_grad()
 def continued(model: Any, rows: Rows, length: int, end: int) -> list[list[int]]:
-    """Returns rows as a language model continues them one by one, the most probable symbol each time."""
+    """Returns rows as a language model continues them one by one, the most probable token each time."""
     texts = []
     for row in rows:
         ids = torch.tensor([row])

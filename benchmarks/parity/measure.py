@@ -85,7 +85,7 @@ class Ids:
 
     Args:
         tokenizer: One of our tokenizers.
-        size: The number of symbols of the checkpoint.
+        size: The number of tokens of the checkpoint.
         order: The id there of each of our ids. Default: what the tokenizer says.
     """
 
@@ -159,7 +159,7 @@ class Comparison:
         return values if as_is else values[..., self.written.order]
 
     def _stepped(self, batch: Sequence[Sequence[int]], memory: Any = None) -> list[np.ndarray]:
-        """Returns the logits of rows of what is read before each symbol, computed one symbol at a time."""
+        """Returns the logits of rows of what is read before each token, computed one token at a time."""
         tokens, steps = pad(batch), []
         model = self.run.model
         state = model.initial_state(len(batch)) if memory is None else model.initial_state(memory)
@@ -183,9 +183,9 @@ class Comparison:
             padded += [self._own(each[: len(row)]) for each, row in zip(together, batch_targets, strict=True)]
             stepped += self._stepped(batch_targets, model.encode(source, training=False))
         if self.reference.log_probs:
-            symbols = [[*target[1:], END] for target in targets]
+            token_ids = [[*target[1:], END] for target in targets]
             alone, padded, stepped = (
-                [self._log_probs(*pair) for pair in zip(each, symbols, strict=True)]
+                [self._log_probs(*pair) for pair in zip(each, token_ids, strict=True)]
                 for each in (alone, padded, stepped)
             )
         return {
@@ -194,10 +194,10 @@ class Comparison:
             "stepwise": relative(stepped, alone),
         }
 
-    def _log_probs(self, logits: np.ndarray, symbols: Sequence[int]) -> np.ndarray:
+    def _log_probs(self, logits: np.ndarray, token_ids: Sequence[int]) -> np.ndarray:
         places = {ours: place for place, ours in enumerate(self.written.order)}
         logs = logits - np.logaddexp.reduce(logits.astype("float64"), axis=1, keepdims=True)
-        return logs[np.arange(len(symbols)), [places[symbol] for symbol in symbols]]
+        return logs[np.arange(len(token_ids)), [places[token] for token in token_ids]]
 
     def answers(self, texts: Sequence[str], folder: Path, served: bool) -> tuple[dict[str, Count], int]:
         """Returns by way of asking how many answers are equal, and how many different ones the reference has.
@@ -307,5 +307,5 @@ def _batches(rows: Sequence[Any], size: int = BATCH) -> list[Sequence[Any]]:
 
 
 def _padded(rows: Sequence[Sequence[int]]) -> np.ndarray:
-    """Returns rows with at least two symbols of padding each."""
+    """Returns rows with at least two tokens of padding each."""
     return pad(rows, max(map(len, rows)) + 2)

@@ -53,7 +53,7 @@ def markdown(results: Sequence[Result], missing: Mapping[str, str], command: str
         "\n".join(table(["family", *_LOGITS.values()], map(_logits_row, results))),
         "## Answers",
         "How many are the same, letter for letter. Language models go on after the first words of sentences, up to "
-        f"{MAX_LENGTH} symbols; translators write as many at most. Beam search is by the rules of the reference: "
+        f"{MAX_LENGTH} tokens; translators write as many at most. Beam search is by the rules of the reference: "
         "`--rules huggingface` or `ctranslate2`. The last column is how many different answers the reference gave.",
         "\n".join(
             table(
@@ -63,7 +63,7 @@ def markdown(results: Sequence[Result], missing: Mapping[str, str], command: str
         ),
         "## Ids",
         "How many lines have the same ids, on the host and in the graph, and how many rows of ids lead back to the "
-        "same text. Special symbols in a text are read as text. Lines are those of the files after `--text`, and "
+        "same text. Special tokens in a text are read as text. Lines are those of the files after `--text`, and "
         "made-up ones of control, combining, joining, right-to-left and other characters and of long words.",
         "\n".join(
             table(

@@ -42,7 +42,7 @@ class Recipe:
         inner: Features inside the feed-forward networks.
         dropout: The rate of dropout.
         smoothing: The share of label smoothing.
-        batch_tokens: The most symbols of one side of a batch, padding included.
+        batch_tokens: The most tokens of one side of a batch, padding included.
         learning_rate: The largest learning rate.
         warmup_steps: Steps until it is reached; it then falls to zero in proportion to the time that is left.
         seed: The seed of all that is random.
@@ -136,7 +136,7 @@ def train(text: Path, output: Path, recipe: Recipe, threads: int) -> int:
             now = time.monotonic() - started
             print(
                 f"step {step}, {now / 60:.1f} minutes: loss {sum(losses) / len(losses):.3f}, "
-                f"{tokens / (now - reported):,.0f} target symbols/s",
+                f"{tokens / (now - reported):,.0f} target tokens/s",
                 flush=True,
             )
             losses, tokens, reported = [], 0, now
@@ -163,12 +163,12 @@ def _write_tokenizer(text: Path, output: Path, vocab_size: int) -> None:
     )
     processor = sentencepiece.SentencePieceProcessor(model_file=str(output / TOKENIZER))
     pieces = [processor.id_to_piece(index) for index in range(vocab_size) if not processor.is_control(index)]
-    symbols = ["</s>", "<unk>", *(piece for piece in pieces if piece != "<unk>"), "<pad>"]
+    token_ids = ["</s>", "<unk>", *(piece for piece in pieces if piece != "<unk>"), "<pad>"]
     for name in ("source", "target"):
         (output / f"{name}.spm").write_bytes((output / TOKENIZER).read_bytes())
     for name in (TOKENIZER, "marian.vocab"):
         (output / name).unlink()
-    _write_json(output / "vocab.json", {symbol: index for index, symbol in enumerate(symbols)})
+    _write_json(output / "vocab.json", {token: index for index, token in enumerate(token_ids)})
     _write_json(output / "tokenizer_config.json", {"source_lang": SIDES[0], "target_lang": SIDES[1]})
 
 
@@ -243,7 +243,7 @@ def _batches(pairs: Pairs, recipe: Recipe) -> Iterator[Pairs]:
 
 
 def _loss(model: Any, batch: Pairs, smoothing: float) -> Any:
-    """Returns the mean cross-entropy of the symbols of a batch."""
+    """Returns the mean cross-entropy of the tokens of a batch."""
     import torch
 
     pad = model.config.pad_token_id

@@ -10,7 +10,7 @@ from benchmarks.parity.reference import Vocabulary
 
 
 def fast_vocabulary(tokenizer: Any) -> Vocabulary:
-    """Returns that of the package `tokenizers`, special symbols in texts read as text."""
+    """Returns that of the package `tokenizers`, special tokens in texts read as text."""
     import tokenizers
 
     tokenizer.encode_special_tokens = True

@@ -1,4 +1,4 @@
-"""What the adapters share: batches of symbols, and how they are trained on and searched with."""
+"""What the adapters share: batches of tokens, and how they are trained on and searched with."""
 
 import itertools
 import json
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-PAD, START, END, FIRST = 0, 1, 2, 4  # of the zoo's tokenizers: the fifth symbol is the first that is a word
+PAD, START, END, FIRST = 0, 1, 2, 4  # of the zoo's tokenizers: the fifth token is the first that is a word
 SORTED_TOGETHER = 8192  # pairs
 WARM_UP = 5  # batches of a text before the first turn
 
@@ -30,7 +30,7 @@ def number_of_weights(model):
 def serve_training(channel, step, parameters, packages):
     """Trains at each request: one step, or as many as the text has batches.
 
-    `step` takes source, target and the symbols that follow it, and returns its loss as a number; `parameters` is how
+    `step` takes source, target and the tokens that follow it, and returns its loss as a number; `parameters` is how
     many numbers are trained, `packages` are the distributions whose versions count.
     """
 
@@ -94,13 +94,13 @@ def sentences(task):
 
 
 def check_length(source, ids, end=END):
-    """Checks that a batch [B, S] took as many steps as its longest sentence has symbols, and no row has an end."""
+    """Checks that a batch [B, S] took as many steps as its longest sentence has tokens, and no row has an end."""
     if ids.shape != source.shape or (ids == end).any():
-        raise ValueError(f"Expected {source.shape} symbols. Received: {ids.shape}, {(ids == end).sum()} ends.")
+        raise ValueError(f"Expected {source.shape} tokens. Received: {ids.shape}, {(ids == end).sum()} ends.")
 
 
 def batches(task):
-    """Returns the batches of a turn: source [B, S], target [B, T] and the symbols that follow it [B, T], int32.
+    """Returns the batches of a turn: source [B, S], target [B, T] and the tokens that follow it [B, T], int32.
 
     With a `text` these are all of its pairs, read again for each turn; else a batch that is always the same.
     """
@@ -110,7 +110,7 @@ def batches(task):
 def text_batches(task):
     """Yields the batches of an epoch: pairs of about equal length, padded, in random order.
 
-    A batch has at most `batch_tokens` symbols on its longer side, padding included. `text` is a folder with the symbols
+    A batch has at most `batch_tokens` tokens on its longer side, padding included. `text` is a folder with the tokens
     of a sentence in each line of `source` and of `target`.
     """
     source, target = (
@@ -144,7 +144,7 @@ def padded(rows):
 
 
 def make_batch(task):
-    """Returns source [B, S], target [B, T] and the symbols that follow it [B, T]: int32, none of them padding."""
+    """Returns source [B, S], target [B, T] and the tokens that follow it [B, T]: int32, none of them padding."""
     generator = np.random.default_rng(0)
     source, outputs = (
         generator.integers(FIRST, task["vocabulary"], (task["batch"], task[name])).astype("int32")

@@ -23,7 +23,7 @@ def _padded(rows, pad):
 
 def _check(lengths, expected):
     if set(lengths) != {expected}:
-        raise ValueError(f"Expected {expected} symbols. Received: {sorted(set(lengths))}.")
+        raise ValueError(f"Expected {expected} tokens. Received: {sorted(set(lengths))}.")
     return {}
 
 
@@ -93,7 +93,7 @@ def generate_with_transformers(channel):
 
 
 def _converted(channel, kind, batch=0):
-    """Returns the model of CTranslate2 and its symbols."""
+    """Returns the model of CTranslate2 and its tokens."""
     import ctranslate2
     from ctranslate2.converters import TransformersConverter
 
@@ -103,8 +103,8 @@ def _converted(channel, kind, batch=0):
         TransformersConverter(str(Path(task["folder"]) / "checkpoint")).convert(f"{name}/model")
         model = getattr(ctranslate2, kind)(f"{name}/model", device="cpu", compute_type="float32", **threads)
         file = next(path for path in Path(name, "model").iterdir() if path.name.endswith("vocabulary.json"))
-        symbols = json.loads(file.read_text(encoding="utf-8"))
-    return model, [[symbols[i] for i in row] for row in _rows(task)]
+        tokens = json.loads(file.read_text(encoding="utf-8"))
+    return model, [[tokens[i] for i in row] for row in _rows(task)]
 
 
 def translate_with_ctranslate2(channel):

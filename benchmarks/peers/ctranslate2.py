@@ -47,7 +47,7 @@ class Converter:
         self.linear(layer.ffn.linear_1, f"{block}/feed_forward/output")
 
     def save(self, folder):
-        """Writes the model; returns its symbols."""
+        """Writes the model; returns its tokens."""
         layers, heads = int(self.weights["layers"]), int(self.weights["heads"])
         spec = ctranslate2.specs.TransformerSpec.from_config(
             (layers, layers), heads, pre_norm=True, activation=ctranslate2.specs.Activation.RELU
@@ -62,19 +62,19 @@ class Converter:
                 self.block(layer, f"{side}_block_{number}", side == "decoder")
         spec.decoder.projection.weight = embeddings
         spec.decoder.projection.bias = np.zeros(len(embeddings), "float32")
-        symbols = [*SPECIAL, *(f"s{number}" for number in range(len(SPECIAL), len(embeddings)))]
-        spec.register_source_vocabulary(symbols)
-        spec.register_target_vocabulary(symbols)
+        tokens = [*SPECIAL, *(f"s{number}" for number in range(len(SPECIAL), len(embeddings)))]
+        spec.register_source_vocabulary(tokens)
+        spec.register_target_vocabulary(tokens)
         spec.config.add_source_bos = spec.config.add_source_eos = False
         spec.config.decoder_start_token = "<s>"
         spec.validate()
         spec.optimize(quantization=None)
         spec.save(folder)
-        return symbols
+        return tokens
 
 
 def translate_exactly(translator, source, batch, beam):
-    """Returns the results by length, each batch with as many symbols as its longest sentence has, which is checked."""
+    """Returns the results by length, each batch with as many tokens as its longest sentence has, which is checked."""
     ordered, batch = sorted(source, key=len), batch or len(source)
     groups = [ordered[start : start + batch] for start in range(0, len(ordered), batch)][::-1]  # the longest first
     pending = []
@@ -86,7 +86,7 @@ def translate_exactly(translator, source, batch, beam):
     for sentences, results in zip(groups, answers, strict=True):
         lengths = {len(result.hypotheses[0]) for result in results}
         if lengths != {len(sentences[-1])}:
-            raise ValueError(f"Expected {len(sentences[-1])} symbols. Received: {lengths}.")
+            raise ValueError(f"Expected {len(sentences[-1])} tokens. Received: {lengths}.")
     return [result for results in answers for result in results]
 
 
@@ -94,14 +94,14 @@ def search(channel):
     """Translates the sentences of `ids.json` with the weights of `weights.npz`, both in the `folder` of the task."""
     task, base = channel.task, Path(channel.task["folder"])
     with tempfile.TemporaryDirectory() as folder:
-        symbols = Converter(np.load(base / "weights.npz")).save(folder)
+        tokens = Converter(np.load(base / "weights.npz")).save(folder)
         threads = {"inter_threads": task["threads"], "intra_threads": 1}
         threads = threads if task["batch"] else {"intra_threads": task["threads"]}
         kind = task.get("compute_type", "float32")
         translator = ctranslate2.Translator(folder, device="cpu", compute_type=kind, **threads)
-    numbers = {symbol: number for number, symbol in enumerate(symbols)}
+    numbers = {token: number for number, token in enumerate(tokens)}
     rows = json.loads((base / "ids.json").read_text(encoding="ascii"))
-    source = [[symbols[number] for number in row] for row in rows]
+    source = [[tokens[number] for number in row] for row in rows]
 
     def translate():
         if task["exact_steps"]:
@@ -110,7 +110,7 @@ def search(channel):
         return translator.translate_batch(source, beam_size=task["beam"], max_batch_size=task["batch"], **options)
 
     def describe(results):
-        return {"ids": [[numbers[symbol] for symbol in result.hypotheses[0]] for result in results]}
+        return {"ids": [[numbers[token] for token in result.hypotheses[0]] for result in results]}
 
     if task.get("one_by_one"):
         answer = lambda row: translator.translate_batch([row], beam_size=task["beam"], **OPTIONS)[0]  # noqa: E731

@@ -16,7 +16,7 @@ SPECIAL = {"unk": 0, "pad": 1, "bos": 2, "eos": 3}  # where the library has its 
 
 
 def make_vocabulary(size):
-    """Returns a vocabulary of a number of symbols."""
+    """Returns a vocabulary of a number of tokens."""
     special = {f"{name}_token": f"<{name}>" for name in SPECIAL}
     special |= {f"{name}_id": number for name, number in SPECIAL.items()}
     options = SimpleNamespace(**special, sep_token=None, sep_id=None, lang_tags=[])
@@ -44,7 +44,7 @@ def make_model(task):
 
 
 def renumbering(task):
-    """Returns the library's number of each symbol, int64 [V]."""
+    """Returns the library's number of each token, int64 [V]."""
     numbers = np.arange(task["vocabulary"])
     numbers[[PAD, START, END, FIRST - 1]] = [SPECIAL[name] for name in ("pad", "bos", "eos", "unk")]
     return numbers

@@ -17,7 +17,7 @@ from benchmarks.peers.batches import (  # noqa: E402
 )
 
 PACKAGES = ("tf-models-official", "tensorflow")
-NO_SYMBOL = -1  # as the end, so that none ends a row
+NO_TOKEN = -1  # as the end, so that none ends a row
 
 
 def make_model(task, **decoding):
@@ -73,10 +73,10 @@ def train(channel):
 
 
 def search(channel):
-    """Searches with a beam; without a longest length the model takes as many steps as the source has symbols."""
+    """Searches with a beam; without a longest length the model takes as many steps as the source has tokens."""
     use_threads(channel.task["threads"])
     tf.random.set_seed(0)
-    model = make_model(channel.task, beam_size=channel.task["beam"], alpha=0.0, eos_id=NO_SYMBOL)
+    model = make_model(channel.task, beam_size=channel.task["beam"], alpha=0.0, eos_id=NO_TOKEN)
     model({"inputs": tf.ones([1, 1], tf.int32)}, training=False)  # which makes the weights
 
     @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)])
@@ -84,4 +84,4 @@ def search(channel):
         return model({"inputs": source}, training=False)["outputs"]
 
     parameters = number_of_weights(model)
-    serve_search(channel, lambda source: decode(tf.constant(source)).numpy(), parameters, PACKAGES, end=NO_SYMBOL)
+    serve_search(channel, lambda source: decode(tf.constant(source)).numpy(), parameters, PACKAGES, end=NO_TOKEN)

@@ -55,7 +55,7 @@ def make_model(task):
     model = MODELS[task["network"]](task)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "vocabulary.txt"
-        # The library adds one symbol, for unknown words.
+        # The library adds one token, for unknown words.
         words = [*BLANKS, *(f"w{number}" for number in range(task["vocabulary"] - len(BLANKS) - 1))]
         file.write_text("\n".join(words) + "\n", encoding="utf-8")
         sides = {f"{side}_vocabulary": str(file) for side in ("source", "target")}

@@ -145,7 +145,7 @@ def make_training(task, model, device="cpu"):
 
 
 def as_tensors(batch, device="cpu"):
-    """Returns arrays of symbols as tensors."""
+    """Returns arrays of tokens as tensors."""
     return [torch.tensor(ids, dtype=torch.long, device=device) for ids in batch]
 
 

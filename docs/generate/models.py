@@ -9,7 +9,7 @@ from generate import repository
 from generate.problems import Problems
 from generate.tables import option_table, table
 
-VOCABULARY = 8000  # symbols of each side, where a number of parameters is given
+VOCABULARY = 8000  # tokens of each side, where a number of parameters is given
 CLASSES = 6
 TASKS = {
     "seq2seq": "Translate",
@@ -43,7 +43,7 @@ def pages(problems: Problems) -> Iterator[tuple[str, str]]:
             yield f"models/{name}.svg", str(zoo.draw_model(model))
     parts = [
         "# Models, by name\n\nThe [overview](../../models.md) says which one to take. Parameters are counted with the "
-        f"defaults and {VOCABULARY:,} symbols for each vocabulary; classifiers have {CLASSES} classes."
+        f"defaults and {VOCABULARY:,} tokens for each vocabulary; classifiers have {CLASSES} classes."
     ]
     head = ("model", "what it is", "parameters", "paper")
     parts += [f"## {TASKS.get(task, task)}\n\n{table(head, found)}" for task, found in rows.items()]
@@ -58,7 +58,7 @@ def _model(spec: zoo.ModelSpec):
 def _page(spec: zoo.ModelSpec, model, parameters: str, paper: str, measured: list[str]) -> str:
     drawn = VARIANTS_OF if spec.name.startswith(f"{VARIANTS_OF}_") else spec.name
     change = "" if drawn == spec.name else f" It is [`{drawn}`]({drawn}.md) with one option changed; that one is drawn."
-    sizes = f"{parameters} parameters with {VOCABULARY:,} symbols for each vocabulary."
+    sizes = f"{parameters} parameters with {VOCABULARY:,} tokens for each vocabulary."
     kinds = ", ".join(getattr(model, "attention_kinds", ())) or "none"
     parts = [
         f"# `{spec.name}`",

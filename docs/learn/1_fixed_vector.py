@@ -118,7 +118,7 @@ for name in ("rnn_encdec", "rnnsearch"):
     points = {record["step"]: record["val_loss"] for record in records if "val_loss" in record}
     plt.plot(list(points), list(points.values()), marker="o", label=name)
 plt.xlabel("step")
-plt.ylabel("validation loss, nats per symbol")
+plt.ylabel("validation loss, nats per token")
 plt.legend()
 plt.show()
 

@@ -26,7 +26,7 @@ run.translate(["le 14 juillet 1989"])
 # %% [markdown]
 # ## 2. An export
 #
-# The export is a *SavedModel*: one folder with a graph, its weights and its vocabulary. Text becomes symbols, symbols
+# The export is a *SavedModel*: one folder with a graph, its weights and its vocabulary. Text becomes tokens, tokens
 # become text, and the search for the best answer runs, all inside the graph. The stock server needs nothing of ours.
 
 # %%

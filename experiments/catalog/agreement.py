@@ -14,13 +14,13 @@ LAYERS = {"luong_general": 1, "luong_dot": 1, "transformer_tiny": 4}
 
 
 class Agreement(TranslatorExperiment):
-    """The share of target symbols, of the references of validation sentences, for which the largest attention weight of
-    a layer is at the same source symbol as that of `rnnsearch`: for the mean of the layer's heads, and for its best
+    """The share of target tokens, of the references of validation sentences, for which the largest attention weight of
+    a layer is at the same source token as that of `rnnsearch`: for the mean of the layer's heads, and for its best
     head.
     """
 
     name = "agreement"
-    question = "do different models look at the same symbols of a text?"
+    question = "do different models look at the same tokens of a text?"
     source = "Bahdanau et al. 2015, figure 3; Luong et al. 2015, section 5.4"
     refuted_by = "a recurrent model that agrees with `rnnsearch` no more than the layers of a Transformer do"
     columns = {"agreement": ".3f", "best_head": ".3f"}
@@ -42,7 +42,7 @@ class Agreement(TranslatorExperiment):
     def claims(self):
         return [
             Claim(
-                "`luong_general` agrees with `rnnsearch` for half of the symbols and more",
+                "`luong_general` agrees with `rnnsearch` for half of the tokens and more",
                 lambda results: results.mean("agreement", model="luong_general") > 0.5,
                 full_only=True,
             ),
@@ -64,7 +64,7 @@ class Agreement(TranslatorExperiment):
             panel.plot(results.mean("best_head", **settings), row, "k|", markersize=12)
         panel.set_yticks(range(len(groups)), [f"{own['model']}, layer {own['layer']}" for own, _ in groups])
         panel.invert_yaxis()
-        panel.set(xlabel="share of symbols with the same place as `rnnsearch` (|: best head)", xlim=(0, 1))
+        panel.set(xlabel="share of tokens with the same place as `rnnsearch` (|: best head)", xlim=(0, 1))
 
 
 def _agreement(reference, other, layer):

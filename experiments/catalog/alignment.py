@@ -1,4 +1,4 @@
-"""Measures the share of attention on the aligned symbols, on dates, whose alignment is known."""
+"""Measures the share of attention on the aligned tokens, on dates, whose alignment is known."""
 
 import re
 
@@ -21,11 +21,11 @@ class Alignment(Experiment):
     """Test dates with a month in letters, whose numbers are the year, of four digits, and the day alone.
 
     A digit of the year is aligned to the same digit of the source, one of the day to the digits of the day. Attention
-    is that of the row that predicts the symbol of the reference. A Transformer has two layers of four heads.
+    is that of the row that predicts the token of the reference. A Transformer has two layers of four heads.
     """
 
     name = "alignment"
-    question = "does attention look at what a symbol is translated from?"
+    question = "does attention look at what a token is translated from?"
     source = "Bahdanau et al. 2015, figure 3; Luong et al. 2015, section 5.4 (alignment quality)"
     refuted_by = "attention that is spread as evenly as chance in a model that answers right"
     columns = {"year": ".2f", "day": ".2f", "best_head_year": ".2f", "chance": ".2f", "right": ".3f"}
@@ -95,7 +95,7 @@ class Alignment(Experiment):
 
 
 def _shares(run, layer):
-    """Returns the mean share of attention on the aligned symbols in one layer; of all heads, and of the best one."""
+    """Returns the mean share of attention on the aligned tokens in one layer; of all heads, and of the best one."""
     pairs = load_data("dates").split("test")
     examples = [
         (text, iso, spans)

@@ -19,8 +19,8 @@ SHARES = (25, 50, 75, 100)
 class Heads(Experiment):
     """`transformer_tiny` of 2+2 layers, d 64, on `dates`; the total size of the heads does not depend on their number.
 
-    What heads look at: the largest share of attention, over the encoder's heads, on the symbol before, the one after,
-    other positions with the same symbol, and the end. Pruning: the share of validation symbols that are predicted
+    What heads look at: the largest share of attention, over the encoder's heads, on the token before, the one after,
+    other positions with the same token, and the end. Pruning: the share of validation tokens that are predicted
     right, with teacher forcing, when heads are removed; first those whose single removal costs least.
     """
 
@@ -56,7 +56,7 @@ class Heads(Experiment):
     def claims(self):
         return [
             Claim(
-                "a head of the encoder gives more than 40 % of its attention to the symbol before or after",
+                "a head of the encoder gives more than 40 % of its attention to the token before or after",
                 lambda results: max(results.values("to_previous") + results.values("to_next")) > 0.4,
                 strong=False,
             ),
@@ -101,7 +101,7 @@ class Heads(Experiment):
         for count in results.line("heads", "accuracy", score="scaled_dot")[0]:
             values = [results.mean(name, heads=count, score="scaled_dot") for name in ("accuracy", *_PRUNED)]
             right.plot((0, *SHARES), values, "o-", label=f"{count} heads")
-        right.set(title="symbols predicted right", xlabel="heads removed, in percent", ylim=(0, 1.05))
+        right.set(title="tokens predicted right", xlabel="heads removed, in percent", ylim=(0, 1.05))
         right.legend()
 
 
@@ -113,8 +113,8 @@ def _looked_at(run):
     texts = _pairs().source[:LOOKED_AT]
     shares = {name: [] for name in ("to_previous", "to_next", "to_same", "to_end")}
     for tokens, weights in run.attention(texts, kind="encoder"):
-        positions, symbols = np.arange(len(tokens)), np.array(tokens)
-        same = (symbols[:, None] == symbols[None]) & ~np.eye(len(tokens), dtype=bool)
+        positions, token_ids = np.arange(len(tokens)), np.array(tokens)
+        same = (token_ids[:, None] == token_ids[None]) & ~np.eye(len(tokens), dtype=bool)
         kinds = {
             "to_previous": positions[:, None] - 1 == positions[None],
             "to_next": positions[:, None] + 1 == positions[None],

@@ -7,7 +7,7 @@ import zoo
 from experiments.experiment import Claim, Experiment, grid
 
 KINDS = ("none", "sinusoidal", "learned", "concat", "learned_concat", "rotary", "alibi", "relative", "t5")
-SYMBOLS = 12
+TOKENS = 12
 PERIODS = (5, 6, 7, 8, 9)
 LENGTH = 32
 TIMES = (1, 2, 4)
@@ -15,9 +15,9 @@ BATCH = 32
 
 
 class Positions(Experiment):
-    """Random rows of 5 to 9 symbols that repeat; a `causal_lm_tiny` of two layers of 64 features predicts the next one.
+    """Random rows of 5 to 9 tokens that repeat; a `causal_lm_tiny` of two layers of 64 features predicts the next one.
 
-    Trained on 32 symbols; accuracy is that over the second half of texts of 32, 64 and 128 symbols.
+    Trained on 32 tokens; accuracy is that over the second half of texts of 32, 64 and 128 tokens.
     """
 
     name = "positions"
@@ -37,7 +37,7 @@ class Positions(Experiment):
         draw, steps = np.random.default_rng(cell.seed), 400 if request.quick else 800
         model = zoo.create_model(
             "causal_lm_tiny",
-            vocab_size=SYMBOLS,
+            vocab_size=TOKENS,
             max_length=LENGTH * TIMES[-1],
             num_layers=2,
             model_dim=64,
@@ -95,9 +95,9 @@ class Positions(Experiment):
         for number, times in enumerate(TIMES):
             columns = [column + 0.27 * (number - 1) for column in range(len(kinds))]
             values = [results.mean(f"accuracy_{times}", positions=kind) for kind in kinds]
-            label = f"{times * LENGTH} symbols" + (", as in training" if times == 1 else "")
+            label = f"{times * LENGTH} tokens" + (", as in training" if times == 1 else "")
             panel.bar(columns, values, width=0.25, label=label)
-        panel.axhline(1 / SYMBOLS, color="gray", linestyle=":", label="chance")
+        panel.axhline(1 / TOKENS, color="gray", linestyle=":", label="chance")
         panel.set_xticks(range(len(kinds)), kinds)
         panel.set(ylabel="accuracy", ylim=(0, 1.05))
         panel.legend(loc="upper left", bbox_to_anchor=(1, 1))
@@ -106,7 +106,7 @@ class Positions(Experiment):
 def _texts(draw, count, length):
     """Returns texts [count, length] that repeat, with a random period each; 0 is padding and does not occur."""
     period = draw.choice(PERIODS, (count, 1))
-    row = draw.integers(1, SYMBOLS, (count, max(PERIODS)))
+    row = draw.integers(1, TOKENS, (count, max(PERIODS)))
     return np.take_along_axis(row, np.arange(length)[None] % period, axis=1).astype("int32")
 
 

@@ -75,7 +75,7 @@ class State(Experiment):
             panel.plot(values, [row] * len(values), "k.", alpha=0.6)
         panel.set_yticks(range(len(groups)), [label.removeprefix("model=") for label in labels])
         panel.invert_yaxis()
-        panel.set(xlabel="validation cross-entropy, nats a symbol")
+        panel.set(xlabel="validation cross-entropy, nats a token")
 
 
 EXPERIMENT = State()

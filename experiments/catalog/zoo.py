@@ -38,7 +38,7 @@ QUICK = ("transformer_tiny", "rnnsearch", "rnn_encdec")
 
 
 class Zoo(TranslatorExperiment):
-    """One budget: steps, symbols in a batch, peak rate and, within a tenth, weights; see `experiments.translation`.
+    """One budget: steps, tokens in a batch, peak rate and, within a tenth, weights; see `experiments.translation`.
 
     `transformer_small`, `transformer_base` and `transformer_big` are left out: of this size they are the tiny one.
     """
@@ -87,7 +87,7 @@ class Zoo(TranslatorExperiment):
                 full_only=True,
             ),
             Claim(
-                "a symbol costs recurrent models more time in training than `transformer_tiny`, though they multiply "
+                "a token costs recurrent models more time in training than `transformer_tiny`, though they multiply "
                 "less",
                 lambda results: all(
                     results.mean("symbols_per_second", model=model)
@@ -111,7 +111,7 @@ class Zoo(TranslatorExperiment):
             panel.plot(*point, "o" if model.startswith("transformer") else "s", color="C0")
         best = [point for point in points.values() if not any(_beats(other, point) for other in points.values())]
         panel.plot(*zip(*sorted(best), strict=True), ":", color="C1", label="not beaten in both")
-        panel.set(xlabel="symbols trained on in a second of processor time", ylabel=LABELS[quality])
+        panel.set(xlabel="tokens trained on in a second of processor time", ylabel=LABELS[quality])
         panel.set_title("…: transformer_tiny_", loc="left", size=9)
         panel.legend(loc="lower right")
         _write_names(panel, {model.replace("transformer_tiny_", "… "): point for model, point in points.items()})

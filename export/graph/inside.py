@@ -91,5 +91,5 @@ def attention_and_predictions(
     return {
         **attention_all(graph, text, layer, head),
         "target_tokens": graph.reader.pieces(following),
-        **predicted(graph.symbol_scorer({"tokens": following, "before": graph.ids(text)}), graph.reader),
+        **predicted(graph.token_scorer({"tokens": following, "before": graph.ids(text)}), graph.reader),
     }

@@ -11,7 +11,7 @@ from export.options import LanguageModelExportOptions
 from zoo import decoding
 from zoo.inference import LanguageModelRun
 from zoo.inference.generator import Generator, TextScorer, constraints
-from zoo.inference.predictions import SymbolScorer
+from zoo.inference.predictions import TokenScorer
 from zoo.vocabulary import END, PAD, START
 
 
@@ -25,7 +25,7 @@ class LanguageModelGraph(ModelGraph):
         self._generator = Generator(run.model, self.options.decoding())
         self._fixed_generator = Generator(run.model, self.options.decoding(), resizes=False)
         self.scorer = TextScorer(run.model)
-        self.symbol_scorer = SymbolScorer(self.scorer)
+        self.token_scorer = TokenScorer(self.scorer)
         self.max_length = self.options.max_length or 1
         self.max_ids = max(1, self.max_length - 1)
 

@@ -11,16 +11,16 @@ from zoo.inference.predictions import Prediction
 
 
 def predicted(outputs: Mapping[str, tf.Tensor], tokenizer: TokenizerGraph) -> dict[str, tf.Tensor]:
-    """Returns log probabilities and alternatives, given the result of `zoo.decoding.symbol_log_probs`.
+    """Returns log probabilities and alternatives, given the result of `zoo.decoding.token_log_probs`.
 
     `token_log_probs` are float32 [B, T], 0 for padding; `alternatives` string [B, T, K] and `alternative_log_probs`
     float32 [B, T, K] are the most probable tokens of each position, best first.
     """
-    symbols = outputs["alternatives"]
-    flat = tf.reshape(symbols, [-1, tf.shape(symbols)[2]])
+    tokens = outputs["alternatives"]
+    flat = tf.reshape(tokens, [-1, tf.shape(tokens)[2]])
     return {
         "token_log_probs": outputs["log_probs"],
-        "alternatives": tf.reshape(tokenizer.pieces(flat), tf.shape(symbols)),
+        "alternatives": tf.reshape(tokenizer.pieces(flat), tf.shape(tokens)),
         "alternative_log_probs": outputs["alternative_log_probs"],
     }
 

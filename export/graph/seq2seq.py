@@ -19,9 +19,9 @@ from export.graph.model_graph import IDS, TEXT, ModelGraph, read_texts, repeated
 from export.graph.predictions import expected_predictions, predicted
 from export.graph.signatures import SHORT_TEXTS, TEXTS, Answers, attends, register_default, register_signature, stacked
 from export.options import Seq2SeqExportOptions
-from zoo.decoding import sequence_log_prob, symbol_log_probs
+from zoo.decoding import sequence_log_prob, token_log_probs
 from zoo.inference import MAX_SOURCE_LENGTH, MAX_TARGET_LENGTH, Hypothesis, Seq2SeqRun
-from zoo.inference.decoders import SYMBOLS, shifted
+from zoo.inference.decoders import TOKENS, shifted
 from zoo.inference.predictions import ALTERNATIVES
 from zoo.inference.translator import LEAST_LOG_PROB, Translator
 from zoo.vocabulary import PAD, START
@@ -115,7 +115,7 @@ class Seq2SeqGraph(ModelGraph):
     def predictions(self, source: tf.Tensor, target: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns the predictions at each target id [B, T], see `export.graph.predictions`."""
         logits = self.logits(source, target)
-        return predicted(symbol_log_probs(logits, target, SYMBOLS, ALTERNATIVES), self.tokenizers["target"])
+        return predicted(token_log_probs(logits, target, TOKENS, ALTERNATIVES), self.tokenizers["target"])
 
     @shared(IDS, IDS)
     def attentions(self, source: tf.Tensor, before: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -195,7 +195,7 @@ def score(graph: Seq2SeqGraph, source: tf.Tensor, target: tf.Tensor) -> Mapping[
     """The log probability of each target, given its source."""
     ids = read_texts(graph.tokenizers["target"], target, MAX_TARGET_LENGTH)
     logits = graph.logits(graph.read(source), ids)
-    return {"log_prob": sequence_log_prob(logits[:, graph.num_forced :], ids[:, graph.num_forced :], SYMBOLS)}
+    return {"log_prob": sequence_log_prob(logits[:, graph.num_forced :], ids[:, graph.num_forced :], TOKENS)}
 
 
 def _expected_attention(run: Seq2SeqRun, options: Seq2SeqExportOptions) -> Answers:

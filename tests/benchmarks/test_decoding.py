@@ -50,8 +50,8 @@ def test_work_is_equal():
     from export.graph.dynamic_batching import MAX_BATCH_SIZE
 
     assert decoding.PART == MAX_BATCH_SIZE
-    assert decoding.count_symbols([16] * BATCH) == BATCH * 16
-    assert decoding.count_symbols([2] * BATCH + [7, 5]) == BATCH * 2 + 2 * 7
+    assert decoding.count_tokens([16] * BATCH) == BATCH * 16
+    assert decoding.count_tokens([2] * BATCH + [7, 5]) == BATCH * 2 + 2 * 7
 
 
 def _result(seconds, **last):
@@ -60,23 +60,23 @@ def _result(seconds, **last):
 
 def test_section():
     results = {
-        "zoo, beam 5": {"failed": "Expected 16 symbols. Received: {5}."},
+        "zoo, beam 5": {"failed": "Expected 16 tokens. Received: {5}."},
         "zoo, in parts, beam 5": _result(2.5),
         "CTranslate2, beam 5": _result(2.5),
         "KerasHub, beam 5": _result(5.0),
     }
-    found = {"where": "a machine", "results": results, "fastest": {}, "symbols": 1024, "versions": ["keras 3"]}
+    found = {"where": "a machine", "results": results, "fastest": {}, "tokens": 1024, "versions": ["keras 3"]}
     lines = decoding.section(CASES[REQUEST], found).splitlines()
     (row,) = (line for line in lines if line.startswith("| beam 5 | CTranslate2 |"))
     assert row.startswith("| beam 5 | CTranslate2 | 2,500 ms (2,500–2,500) | 750 ms | 410 | 1.00× as fast |")
-    assert any(line.startswith("| beam 5 | zoo | not measured: Expected 16 symbols") for line in lines)
+    assert any(line.startswith("| beam 5 | zoo | not measured: Expected 16 tokens") for line in lines)
     assert any(line.startswith("| beam 5 | KerasHub | 5,000 ms") and "2.00× as fast" in line for line in lines)
     for line in (
         "| zoo against | found | target | |",
         "| CTranslate2, beam 5 | 1.00× | ≥ 1.00× | met |",
         "| all peers but CTranslate2, beam 5 | 2.00× | ≥ 2.00× | met |",
         "| OpenNMT-tf and Hugging Face, greedy | not yet measured | ≥ 2.00× |  |",
-        "1,024 symbols.",
+        "1,024 tokens.",
         "a machine. keras 3, numpy 2.",
     ):
         assert line in lines, line
@@ -95,7 +95,7 @@ def test_section_of_a_trained_model():
 
     lines = decoding.trained_section(TRAINED_CASES[REQUEST], found, decode).splitlines()
     assert "| search |  | ms | tokens/s | ratio | same answers |" in lines
-    # 3 symbols and the ends of 2 sentences; against the faster one of CTranslate2's.
+    # 3 tokens and the ends of 2 sentences; against the faster one of CTranslate2's.
     assert "| greedy | zoo | 500 (500–500) | 10 | 0.40× | 1 of 2 |" in lines
     assert "| greedy | CTranslate2, in parts | 200 (200–200) | 25 |  |  |" in lines
     assert "| beam 5 | zoo | not yet measured |  |  |  |" in lines
@@ -120,13 +120,13 @@ def test_command(monkeypatch, tmp_path, capsys):
 
     def measured(case, spec, rounds, threads, tiny):
         asked.append((case.name, len(case.contestants), spec, rounds, threads, tiny))
-        return {"where": "a machine", "results": {}, "fastest": {}, "symbols": 7}
+        return {"where": "a machine", "results": {}, "fastest": {}, "tokens": 7}
 
     monkeypatch.setattr(store, "FOLDER", tmp_path)
     monkeypatch.setattr(decoding, "measure_untrained", measured)
     assert decoding.main(["--contestant", "zoo"]) == decoding.main(["--contestant", "zoo"]) == 0
     assert asked == [(REQUEST, 6, None, 15, 2, False)], "what is finished is loaded"
-    assert "64 sentences of 16 symbols" in capsys.readouterr().out
+    assert "64 sentences of 16 tokens" in capsys.readouterr().out
     decoding.main(["--case", TEST_SET, "--data", f"text:{tmp_path}:en-de", "--tiny"])
     assert asked[1] == (TEST_SET, 7, f"text:{tmp_path}:en-de", decoding.MAX_TEST_SETS, 2, True)
     assert "Tiny sizes" in capsys.readouterr().out

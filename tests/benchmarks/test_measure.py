@@ -175,7 +175,7 @@ def test_unequal_work_is_an_error():
             return next(self.requests, None)
 
     def describe(texts):
-        raise ValueError("16 symbols were expected")
+        raise ValueError("16 tokens were expected")
 
-    with pytest.raises(ValueError, match="16 symbols"):
+    with pytest.raises(ValueError, match="16 tokens"):
         Silent().serve(lambda: ["w"], describe)

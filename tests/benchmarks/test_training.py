@@ -80,10 +80,10 @@ def _pairs(batches):
     for source, target, outputs in batches:
         assert (target[:, 0] == START).all() and max(source.shape[1], target.shape[1]) * len(source) <= 64
         for row, following, asked in zip(source, target, outputs, strict=True):
-            symbols = [*asked[asked != PAD]]
-            assert symbols[-1] == END and symbols[:-1] == [*following[1 : len(symbols)]]
-            assert (following[len(symbols) :] == PAD).all(), "padding comes last"
-            pairs.append((tuple(row[row != PAD]), tuple(symbols)))
+            tokens = [*asked[asked != PAD]]
+            assert tokens[-1] == END and tokens[:-1] == [*following[1 : len(tokens)]]
+            assert (following[len(tokens) :] == PAD).all(), "padding comes last"
+            pairs.append((tuple(row[row != PAD]), tuple(tokens)))
     return sorted(pairs)
 
 
@@ -94,8 +94,8 @@ def test_every_pair_is_there_once_and_ours_reads_the_same_ones(epoch):
     read = zoo_adapter.read(task, zoo_adapter.configure(task))
     batches = [read[index] for index in range(len(read))]
     assert _pairs((inputs["source"], inputs["target"], outputs) for inputs, outputs, _ in batches) == pairs
-    symbols = sum(len(asked) for _, asked in pairs)
-    assert sum(weights.sum() for *_, weights in batches) == epoch.work["symbols"] == symbols
+    tokens = sum(len(asked) for _, asked in pairs)
+    assert sum(weights.sum() for *_, weights in batches) == epoch.work["tokens"] == tokens
 
 
 def test_epoch_case_has_those_contestants_that_need_no_compiler(epoch):
@@ -109,7 +109,7 @@ def test_epoch_case_has_those_contestants_that_need_no_compiler(epoch):
     result = {"seconds": [12.5], "processor": [20.0], "last": {"peak": 1e9}, "parameters": 7, "versions": {}}
     text = training.section(epoch, {"where": "a machine", "results": {"zoo, float32": result}, "fastest": {}})
     assert "| contestant | precision | epoch |" in text
-    assert f"| 12.5 s (12.5–12.5) | 20.0 s | {epoch.work['symbols'] / 12.5:,.0f} | 1,000 MB | 7 |" in text
+    assert f"| 12.5 s (12.5–12.5) | 20.0 s | {epoch.work['tokens'] / 12.5:,.0f} | 1,000 MB | 7 |" in text
     assert "| each at its fastest precision | not yet measured | ≥ 3.00× |  |" in text
 
 

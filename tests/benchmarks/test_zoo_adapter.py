@@ -73,11 +73,11 @@ def test_the_batch_is_dense_and_the_same_for_all(task):
     source, target, outputs = make_batch(task)
     assert source.shape == (2, 3) and target.shape == outputs.shape == (2, 5)
     assert (target[:, 0] == START).all() and (target[:, 1:] == outputs[:, :-1]).all() and outputs.min() >= FIRST
-    (inputs, follow, weights), symbols = zoo_adapter.fixed_batch(task).batch_of(17)
+    (inputs, follow, weights), tokens = zoo_adapter.fixed_batch(task).batch_of(17)
     np.testing.assert_array_equal(inputs["source"], source)
     np.testing.assert_array_equal(inputs["target"], target)
-    np.testing.assert_array_equal(follow[:, :-1], outputs[:, :-1])  # ours ends with the end symbol
-    assert weights.all() and symbols == 10
+    np.testing.assert_array_equal(follow[:, :-1], outputs[:, :-1])  # ours ends with the end token
+    assert weights.all() and tokens == 10
 
 
 @pytest.mark.nightly
@@ -90,7 +90,7 @@ def test_it_takes_all_steps(monkeypatch, tmp_path):
     with zoo_adapter.exact_steps():
         zoo_adapter.check_exact_steps(run, texts, batch=2, beam=1)
     monkeypatch.setattr(seq2seq_run.Seq2SeqRun, "nbest", lambda *_, **__: [[seq2seq_run.Hypothesis("", 0.0, [4])]] * 3)
-    with pytest.raises(ValueError, match="Expected 48 symbols. Received: 3."):
+    with pytest.raises(ValueError, match="Expected 48 tokens. Received: 3."):
         zoo_adapter.check_exact_steps(run, texts, batch=2, beam=1)
 
 
@@ -107,5 +107,5 @@ def test_answers_have_to_have_their_length():
     channel = Channel()
     zoo_adapter.serve_texts(channel, lambda: ["a b c"])
     assert channel.introduced and channel.answer == {"texts": ["a b c"]}
-    with pytest.raises(ValueError, match=r"Expected 3 symbols\. Received: \{2\}"):
+    with pytest.raises(ValueError, match=r"Expected 3 tokens\. Received: \{2\}"):
         zoo_adapter.serve_texts(channel, lambda: ["a b"])

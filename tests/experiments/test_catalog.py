@@ -29,6 +29,6 @@ def test_texts_that_are_drawn():
         assert len(pairs) == 4 and pairs[text[-1, 0]] == answer
         assert not set(text[4:-1, 0]) & set(range(distance.KEYS))
     texts = positions._texts(np.random.default_rng(1), 11, 23)
-    assert texts.min() > 0 and texts.max() < positions.SYMBOLS
+    assert texts.min() > 0 and texts.max() < positions.TOKENS
     for text in texts:
         assert any((text[period:] == text[:-period]).all() for period in positions.PERIODS)

@@ -109,9 +109,9 @@ def test_weights_are_equal_within_a_tenth(tmp_path):
 
 
 @pytest.mark.nightly
-def test_symbols_of_a_step_are_those_of_the_target(text_workdir):
+def test_tokens_of_a_step_are_those_of_the_target(text_workdir):
     config, run = RunConfig.of_workdir(WorkDir(text_workdir)), zoo.load(text_workdir)
     targets = run.tokenizers.target.encode(config.open_data().split("train").target)
-    symbols = sum(len(row) + 1 for row in targets)  # the end
-    mean = translation._symbols_per_step(text_workdir)
-    assert symbols / mean == pytest.approx(round(symbols / mean)) and mean <= config.training.batch_tokens
+    tokens = sum(len(row) + 1 for row in targets)  # the end
+    mean = translation._tokens_per_step(text_workdir)
+    assert tokens / mean == pytest.approx(round(tokens / mean)) and mean <= config.training.batch_tokens

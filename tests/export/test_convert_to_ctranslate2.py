@@ -54,8 +54,8 @@ def test_a_marian_leaves_and_comes_in_again(tmp_path):
     assert first.tokenizers.target.tidy and again.tokenizers.target.tidy
     assert again.tokenizers.source.original_ids == first.tokenizers.source.original_ids
     assert {key: value for key, value in again.config["model"].items() if first.config["model"][key] != value} == {}
-    config, symbols = (read_json(tmp_path / "out" / f"{name}.json") for name in ("config", "shared_vocabulary"))
-    assert symbols == list(read_json(checkpoints.FIXTURES / "marian" / "vocab.json"))
+    config, tokens = (read_json(tmp_path / "out" / f"{name}.json") for name in ("config", "shared_vocabulary"))
+    assert tokens == list(read_json(checkpoints.FIXTURES / "marian" / "vocab.json"))
     assert config["decoder_start_token"] == "<pad>" and config["add_source_eos"] and config["eos_token"] == "</s>"
 
 
@@ -127,12 +127,12 @@ def test_a_language_model_is_written_by_the_names_of_the_format(gpt2, tmp_path):
     numbers = {"rotary_interleave": 1, "rotary_base": run.model.max_wavelength}
     numbers |= {"num_heads_kv": run.model.num_key_value_heads, "rotary_dim": run.model.options.head_dim}
     assert {key: written.read(f"{name}/{key}", ()).item() for key in numbers} == numbers
-    symbols = written.json("vocabulary.json")
+    tokens = written.json("vocabulary.json")
     ids = run.tokenizers.text.model_ids
-    assert [symbols[ids[i]] for i in (START, END, UNKNOWN)] == ["<s>", "</s>", "<unk>"]
-    assert len(symbols) == written.shape("decoder/embeddings/weight")[0]
+    assert [tokens[ids[i]] for i in (START, END, UNKNOWN)] == ["<s>", "</s>", "<unk>"]
+    assert len(tokens) == written.shape("decoder/embeddings/weight")[0]
     assert (tmp_path / "out/tokenizer.model").is_file()
-    # A start of its own is a symbol of its own.
+    # A start of its own is a token of its own.
     folder = write_to(changed(gpt2, tmp_path / "other"), tmp_path / "of_gpt2")
     assert read_json(folder / "config.json")["bos_token"] == "<|startoftext|>"
     assert read_json(folder / "vocabulary.json")[-1] == "<|startoftext|>"
@@ -146,14 +146,14 @@ class Theirs:
         self.model = getattr(package, kind)(str(folder), compute_type="float32", inter_threads=1, intra_threads=1)
         names = [folder / f"{name}_vocabulary.json" for name in ("shared", *vocabularies)]
         lists = [read_json(path) for path in names if path.is_file()] or [read_json(folder / "vocabulary.json")]
-        self.symbols = [
-            [symbols[i] for i in ids_of(tokenizer, len(symbols))]
-            for tokenizer, symbols in zip(tokenizers, lists if len(lists) > 1 else lists * 2, strict=False)
+        self.tokens = [
+            [tokens[i] for i in ids_of(tokenizer, len(tokens))]
+            for tokenizer, tokens in zip(tokenizers, lists if len(lists) > 1 else lists * 2, strict=False)
         ]
 
 
 def ids_of(tokenizer, size):
-    """Returns the id there of each of our ids; a start that became a symbol of its own is the last one."""
+    """Returns the id there of each of our ids; a start that became a token of its own is the last one."""
     ids = list(getattr(tokenizer, "original_ids", getattr(tokenizer, "model_ids", range(tokenizer.vocab_size))))
     if ids[START] in (ids[PAD], ids[END]) and size > max(ids) + 1:
         ids[START] = size - 1
@@ -162,7 +162,7 @@ def ids_of(tokenizer, size):
 
 def check_translations(run, folder, texts):
     theirs = Theirs("Translator", folder, run.tokenizers, ("source", "target"))
-    sources, targets = theirs.symbols
+    sources, targets = theirs.tokens
     rows = [[sources[i] for i in row if i != END] for row in run.source_ids(texts)]
     answers = set()
     for beams, penalty in ((1, 1.0), (5, 1.0), (5, 0.4), (3, 0.0)):
@@ -172,7 +172,7 @@ def check_translations(run, folder, texts):
             (found,) = theirs.model.translate_batch([row], max_decoding_length=LONGEST, return_scores=True, **options)
             assert [targets[i] for i in best.ids if i != END] == found.hypotheses[0]
             answers.add(tuple(best.ids))
-            if beams > 1:  # by greedy search symbols that are never written take no probability here
+            if beams > 1:  # by greedy search tokens that are never written take no probability here
                 assert best.log_prob / len(best.ids) ** penalty == pytest.approx(found.scores[0], abs=1e-4)
     assert len(answers) > 2
 
@@ -182,7 +182,7 @@ def test_the_package_translates_as_a_marian_does(tmp_path):
     path = imported("marian", tmp_path / "run")
     run = zoo.load(path)
     table, bias = run.model.target_embedding.embeddings, run.model.output_layer.bias
-    table.assign(table * 0.4)  # less sure of itself, so that texts end, and the symbol that is here twice rare
+    table.assign(table * 0.4)  # less sure of itself, so that texts end, and the token that is here twice rare
     bias.assign(bias + 1.5 * np.eye(bias.shape[0])[END] - 9.0 * np.eye(bias.shape[0])[[PAD, START]].sum(0))
     run.model.save(path / "model.keras")
     (path / "checksums.json").unlink()
@@ -220,12 +220,12 @@ def test_the_package_goes_on_as_a_language_model_does(name, tmp_path):
         path = changed(path, tmp_path / "run", **VARIANTS[name])
     run = zoo.load(path)
     theirs = Theirs("Generator", write_to(path, tmp_path / "out"), run.tokenizers, ())
-    symbols, texts = theirs.symbols[0], PROMPTS.get(name, PROMPTS["gpt2"])
-    places = ids_of(run.tokenizers.text, theirs.model.forward_batch([[symbols[END]]]).shape[-1])
+    tokens, texts = theirs.tokens[0], PROMPTS.get(name, PROMPTS["gpt2"])
+    places = ids_of(run.tokenizers.text, theirs.model.forward_batch([[tokens[END]]]).shape[-1])
     known = [ours for ours, place in enumerate(places) if place >= 0]
-    never = sorted({symbols[i] for i in (PAD, START) if places[i] not in (-1, places[END])})
+    never = sorted({tokens[i] for i in (PAD, START) if places[i] not in (-1, places[END])})
     for text, row in zip(texts, run.ids(texts), strict=True):
-        prompt = [symbols[i] for i in row]
+        prompt = [tokens[i] for i in row]
         ours = np.asarray(run.model({"tokens": np.array([row], "int32")}))[0][:, known]
         logits = np.array(theirs.model.forward_batch([prompt]))[0][:, [places[i] for i in known]]
         np.testing.assert_allclose(ours, logits, atol=1e-4 * np.abs(logits).max())
@@ -233,7 +233,7 @@ def test_the_package_goes_on_as_a_language_model_does(name, tmp_path):
             [prompt],
             max_length=20 - len(prompt),
             include_prompt_in_result=False,
-            suppress_sequences=[[symbol] for symbol in never],
+            suppress_sequences=[[token] for token in never],
         )
         written = [places.index(i) if i != places[END] else END for i in found.sequences_ids[0]]
         before = [i for i in row if i != START]

@@ -134,7 +134,7 @@ def check_config(written):
     """Checks what a decoder's configuration was, and what Marian's generation needs."""
     before, after = (read_json(path / "config.json") for path in (checkpoints.FIXTURES / written.family, written.out))
     if written.family in ("gpt_neox", "llama", "qwen3", "gemma2"):
-        # Qwen3 has no symbol that begins texts, and Gemma's queries are scaled by their matrices.
+        # Qwen3 has no token that begins texts, and Gemma's queries are scaled by their matrices.
         known = (before.keys() & after.keys()) - {"bos_token_id", "query_pre_attn_scalar"}
         assert {name: after[name] for name in known} == {name: before[name] for name in known}
     if written.family in ("nllb", "mbart", "mbart_50"):
@@ -167,7 +167,7 @@ def check_two_tables(run):
 
 
 def check_start(run):
-    """Checks that a start that training has set apart becomes a symbol of its own."""
+    """Checks that a start that training has set apart becomes a token of its own."""
     set_start_apart(run.model.embedding)
     written = exported(run)
     size = max(run.reader.original_ids) + 1
@@ -271,7 +271,7 @@ def test_layouts_lead_out_as_they_lead_in():
         Copies(2, Columns()).join([one, other])
 
 
-def test_a_run_of_spaces_and_a_piece_of_as_many_are_two_symbols():
+def test_a_run_of_spaces_and_a_piece_of_as_many_are_two_tokens():
     pieces = [*SPECIAL_PIECES[:3], *byte_alphabet(), "ĠĠ", "ĠĠ"]  # as Pythia has them
     tokenizer = ByteLevelBPETokenizer(pieces, [("Ġ", "Ġ")], runs=[len(pieces) - 1])
     files, _, _ = decoder_files(tokenizer, [], "GPT-NeoX")
@@ -315,7 +315,7 @@ def test_ids_of_transformers_are_those_of_the_model(family, write_family):
     expected = checkpoints.expected(family)
     tokenizer = transformers.AutoTokenizer.from_pretrained(written.out)
     for text, row in zip(expected["texts"], expected["token_ids"], strict=True):
-        # Special symbols are no text there; LlamaTokenizer and T5Tokenizer have other rules for spaces at the edges.
+        # Special tokens are no text there; LlamaTokenizer and T5Tokenizer have other rules for spaces at the edges.
         edges = family.startswith(("llama", "t5")) and text != " ".join(text.split())
         if not edges and not any(special in text for special in tokenizer.all_special_tokens):
             assert tokenizer(text, add_special_tokens=False)["input_ids"] == row, text

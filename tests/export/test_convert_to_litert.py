@@ -17,7 +17,7 @@ from zoo.vocabulary import START
 # TensorFlow would have the package `ai-edge-litert` run its own files.
 pytestmark = pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated")
 
-SIZES = [(1, 5), (3, 8)]  # rows and symbols
+SIZES = [(1, 5), (3, 8)]  # rows and tokens
 ROOM = 12  # of a cache
 IDS = np.random.default_rng(0).integers(4, 10, size=(3, 9)).astype("int32")
 IDS[1, 3:] = 0  # padding
@@ -43,7 +43,7 @@ def numbers(run, ids):
 
 
 def empty_state(interpreter, rows):
-    """Returns the state before the first step: zeros with room for some symbols, and as many rows as the batch has."""
+    """Returns the state before the first step: zeros with room for some tokens, and as many rows as the batch has."""
     details = interpreter.get_signature_runner("step").get_input_details()
     state = {}
     for name, detail in details.items():
@@ -54,12 +54,12 @@ def empty_state(interpreter, rows):
     return state
 
 
-def steps(interpreter, symbols, **memory):
-    """Returns the logits [B, T, V] of one step after another for symbols [B, T]."""
-    step, state, logits = interpreter.get_signature_runner("step"), empty_state(interpreter, len(symbols)), []
+def steps(interpreter, token_ids, **memory):
+    """Returns the logits [B, T, V] of one step after another for tokens [B, T]."""
+    step, state, logits = interpreter.get_signature_runner("step"), empty_state(interpreter, len(token_ids)), []
     known = {name for name in step.get_input_details() if not name.startswith("state")}
     memory = {name: value for name, value in memory.items() if name in known}
-    for last in symbols.T:
+    for last in token_ids.T:
         state = step(last=last, **memory, **state)
         logits.append(state.pop("logits"))
     return np.stack(logits, axis=1)

@@ -85,15 +85,15 @@ def reads(code):
 def _uses(code):
     """Yields the names that each statement reads, and those that it binds, in the order in which they run."""
     for statement in _statements(ast.parse(code).body):
-        symbols = symtable.symtable(ast.unparse(statement), PAGE.name, "exec")
-        bound = {each.get_name() for each in symbols.get_symbols() if each.is_assigned() or each.is_imported()}
-        read = {each.get_name() for each in symbols.get_symbols() if each.is_referenced()} | _read_inside(symbols)
+        tokens = symtable.symtable(ast.unparse(statement), PAGE.name, "exec")
+        bound = {each.get_name() for each in tokens.get_symbols() if each.is_assigned() or each.is_imported()}
+        read = {each.get_name() for each in tokens.get_symbols() if each.is_referenced()} | _read_inside(tokens)
         yield read | (bound if isinstance(statement, ast.AugAssign) else set()), bound
 
 
-def _read_inside(symbols):
+def _read_inside(tokens):
     """Returns the names that the functions and comprehensions of a statement read from outside themselves."""
-    inside = symbols.get_children()
+    inside = tokens.get_children()
     own = {each.get_name() for scope in inside for each in scope.get_symbols() if each.is_global()}
     return own.union(*map(_read_inside, inside))
 

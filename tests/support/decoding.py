@@ -9,7 +9,7 @@ from zoo.decoding import Constraints, SpecialIds, beam_search, greedy_search, re
 
 PAD, START, END = 0, 1, 2
 
-SYMBOLS = SpecialIds(start=START, end=END, pad=PAD)
+TOKENS = SpecialIds(start=START, end=END, pad=PAD)
 
 
 def constraints(limits, room=None, prompts=None, **options):
@@ -18,7 +18,7 @@ def constraints(limits, room=None, prompts=None, **options):
     prompt = None
     if prompts is not None:
         prompt = ops.convert_to_tensor([padded(row, max(map(len, prompts))) for row in prompts], "int32")
-    return Constraints(SYMBOLS, ops.convert_to_tensor(limits, "int32"), room, prompt, **options)
+    return Constraints(TOKENS, ops.convert_to_tensor(limits, "int32"), room, prompt, **options)
 
 
 def scripts(seed, batch, vocabulary, length, scale=2.0):
@@ -31,8 +31,8 @@ def scripts(seed, batch, vocabulary, length, scale=2.0):
 
 def prefix_code(prefix, vocabulary):
     code = START
-    for symbol in prefix:
-        code = code * vocabulary + symbol
+    for token in prefix:
+        code = code * vocabulary + token
     return code
 
 
@@ -55,7 +55,7 @@ def stepper(table):
 
 
 def log_probabilities(logits, uncounted=(PAD, START)):
-    """Returns float64 log probabilities [V]; the symbols that are not counted have none."""
+    """Returns float64 log probabilities [V]; the tokens that are not counted have none."""
     logits = logits.astype("float64").copy()
     logits[list(uncounted)] = -np.inf
     return logits - np.log(np.exp(logits).sum())
@@ -68,7 +68,7 @@ def penalty(length, alpha):
 def score(table, ids):
     vocabulary = table.shape[-1]
     codes = [prefix_code(ids[:position], vocabulary) for position in range(len(ids))]
-    return sum(log_probabilities(table[code])[symbol] for code, symbol in zip(codes, ids, strict=True))
+    return sum(log_probabilities(table[code])[token] for code, token in zip(codes, ids, strict=True))
 
 
 def everything(table, limit, alpha):
@@ -83,20 +83,20 @@ def everything(table, limit, alpha):
 def plain_beam_search(table, limit, beam_size, alpha, beta=0.0, looks=None):
     """The same search with lists, without stopping early.
 
-    With `looks` [V, S], the attention with which a symbol is read, endings rank by their coverage of the S as well.
+    With `looks` [V, S], the attention with which a token is read, endings rank by their coverage of the S as well.
     """
     live, done = [(0.0, ())], []
 
     def rank(pair):
         total, ids = pair
-        coverage = 1.0 if looks is None else sum(looks[symbol] for symbol in (START, *ids[:-1]))
+        coverage = 1.0 if looks is None else sum(looks[token] for token in (START, *ids[:-1]))
         return total / penalty(len(ids), alpha) + beta * np.log(np.clip(coverage, 1e-10, 1.0)).sum()
 
     for _ in range(limit):
         best = []
         for total, ids in live:
             steps = log_probabilities(table[prefix_code(ids, table.shape[-1])])
-            best += [(total + steps[symbol], (*ids, symbol)) for symbol in range(END, table.shape[-1])]
+            best += [(total + steps[token], (*ids, token)) for token in range(END, table.shape[-1])]
         best = sorted(best, reverse=True)[: 2 * beam_size]
         done += [pair for pair in best if pair[1][-1] == END or len(pair[1]) == limit]
         done = sorted(done, key=rank, reverse=True)[:beam_size]
@@ -116,7 +116,7 @@ def beam_search_of_others(table, limit, beam_size, alpha, nbest, rules):
         best = []
         for total, ids in live:
             steps = log_probabilities(table[prefix_code(ids, vocabulary)], () if by_ctranslate2 else (START,))
-            best += [(total + steps[symbol], (*ids, symbol)) for symbol in range(END, vocabulary)]
+            best += [(total + steps[token], (*ids, token)) for token in range(END, vocabulary)]
         best = sorted(best, reverse=True)[: 2 * beam_size]
         closed = [pair for pair in best[:beam_size] if pair[1][-1] == END or length == limit]
         done = sorted([*done, *closed], key=rank, reverse=True)[:beam_size]

@@ -34,7 +34,7 @@ USUAL = {
 
 
 def spm_vocabulary(lines=CORPUS, size=34):
-    """Returns a SentencePiece model as Marian trains it: the end is 0, an unknown symbol 1, and there is no other."""
+    """Returns a SentencePiece model as Marian trains it: the end is 0, an unknown token 1, and there is no other."""
     model = io.BytesIO()
     ids = {"eos_id": 0, "unk_id": 1, "bos_id": -1, "pad_id": -1}
     options = {"vocab_size": size, "hard_vocab_limit": False, "minloglevel": 2, "num_threads": 1, **ids}
@@ -57,20 +57,20 @@ def text(value):
     return str(value).lower() if isinstance(value, bool) else f'"{value}"' if isinstance(value, str) else value
 
 
-def write(path, config=None, symbols=(None, None)):
+def write(path, config=None, tokens=(None, None)):
     """Writes a folder with random weights; returns these and the options.
 
     Args:
         path: The folder.
         config: Options that are not the usual ones.
-        symbols: The SentencePiece models of source and target; by default both sides share one.
+        tokens: The SentencePiece models of source and target; by default both sides share one.
     """
     path.mkdir()
     config = {**USUAL, **(config or {})}
     shared = spm_vocabulary()
-    names = ["vocab.src.spm", "vocab.trg.spm"] if symbols[0] else ["vocab.spm", "vocab.spm"]
+    names = ["vocab.src.spm", "vocab.trg.spm"] if tokens[0] else ["vocab.spm", "vocab.spm"]
     sizes = []
-    for name, model in zip(names, symbols, strict=True):
+    for name, model in zip(names, tokens, strict=True):
         (path / name).write_bytes(model or shared)
         processor = sentencepiece.SentencePieceProcessor()
         processor.LoadFromSerializedProto(model or shared)
@@ -134,7 +134,7 @@ class Reference:
         self.config = config
 
     def logits(self, source, target):
-        """Returns the logits [T, V] of target symbols, given source ids with their end, and target ids without it."""
+        """Returns the logits [T, V] of target tokens, given source ids with their end, and target ids without it."""
         memory = self.stack("encoder", self.embedded("encoder", source), None)
         begun = [np.zeros(self.config["dim-emb"]), *(self.row("decoder", i) for i in target[:-1])]
         hidden = self.stack("decoder", [self.placed(vector, t) for t, vector in enumerate(begun)], memory)
@@ -148,11 +148,11 @@ class Reference:
     def table(self, half):
         return self.weights["Wemb"] if "Wemb" in self.weights else self.weights[f"{half}_Wemb"]
 
-    def row(self, half, symbol):
-        return self.table(half)[symbol]
+    def row(self, half, token):
+        return self.table(half)[token]
 
-    def embedded(self, half, symbols):
-        return [self.placed(self.row(half, symbol), place) for place, symbol in enumerate(symbols)]
+    def embedded(self, half, tokens):
+        return [self.placed(self.row(half, token), place) for place, token in enumerate(tokens)]
 
     def placed(self, vector, place):
         """Returns `√D · x + p`: sines, then cosines."""

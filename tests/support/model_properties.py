@@ -19,9 +19,9 @@ def close(found, expected, **tolerance):
     np.testing.assert_allclose(found, expected, **(EXACT | tolerance))
 
 
-def other(ids, symbols):
-    """Returns other real symbols in the place of each."""
-    return UNKNOWN + 1 + (ids - UNKNOWN) % (symbols - UNKNOWN - 1)
+def other(ids, token_ids):
+    """Returns other real tokens in the place of each."""
+    return UNKNOWN + 1 + (ids - UNKNOWN) % (token_ids - UNKNOWN - 1)
 
 
 def check_call(case: Case) -> None:
@@ -100,7 +100,7 @@ def check_seq2seq(case: Case) -> None:
     if model.attends and getattr(model, "alignment", "global") == "global":
         check_cross_attention(model, source, target, numpy(weights))
     changed = {"source": source.copy(), "target": target.copy()}
-    changed["target"][0, 4:] = other(target[0, 4:], seq2seq_models.TARGET_SYMBOLS)
+    changed["target"][0, 4:] = other(target[0, 4:], seq2seq_models.TARGET_TOKENS)
     changed["source"][2] = PAD  # batches of a fixed height are filled up with such rows
     found = numpy(model(changed))
     np.testing.assert_array_equal(found[0, :4], case.expected[0, :4])
@@ -124,7 +124,7 @@ def _check_padding(case: Case, weights) -> None:
 
 
 def check_cross_attention(model, source, target, weights) -> None:
-    """Checks that each real symbol of the target has a distribution over the real ones of the source."""
+    """Checks that each real token of the target has a distribution over the real ones of the source."""
     layers = getattr(model, "decoder_layers", 0) or getattr(model, "num_layers", 1)
     layers, heads = (1, 1) if isinstance(model, RecurrentSeq2SeqModel) else (layers, getattr(model, "num_heads", 1))
     assert weights.shape == (len(source), layers, heads, target.shape[1], source.shape[1])
@@ -191,12 +191,12 @@ def check_encoder_attention(model, tokens) -> None:
 
 
 def check_language_model(case: Case) -> None:
-    """Checks that a model sees all that is before a symbol and nothing else, all at once and step by step."""
+    """Checks that a model sees all that is before a token and nothing else, all at once and step by step."""
     model, tokens, expected = case.model, case.inputs["tokens"], case.expected
-    real, symbols = tokens != PAD, case.model.vocab_size
+    real, token_ids = tokens != PAD, case.model.vocab_size
     changed = tokens.copy()
-    changed[0, 4:] = other(tokens[0, 4:], symbols)
-    changed[1, 1] = other(tokens[1, 1], symbols)
+    changed[0, 4:] = other(tokens[0, 4:], token_ids)
+    changed[1, 1] = other(tokens[1, 1], token_ids)
     changed[2] = PAD
     found = numpy(model({"tokens": changed}))
     np.testing.assert_array_equal(found[0, :4], expected[0, :4])
@@ -216,7 +216,7 @@ def check_language_model(case: Case) -> None:
 
 
 def text_steps(model, tokens, state):
-    """Returns the logits [B, T, V] of decoding step by step, fed with the symbols, and the state behind them."""
+    """Returns the logits [B, T, V] of decoding step by step, fed with the tokens, and the state behind them."""
     results = []
     for position in range(tokens.shape[1]):
         result, state = model.decode_step(ops.convert_to_tensor(tokens[:, position]), state)

@@ -11,7 +11,7 @@ from support.models import numpy
 import zoo
 from zoo.vocabulary import PAD, START
 
-SOURCE_SYMBOLS, TARGET_SYMBOLS = 13, 17
+SOURCE_TOKENS, TARGET_TOKENS = 13, 17
 B, T, S = 3, 7, 5
 
 # Small options for each name; each combination is a model of its own to these tests.
@@ -114,7 +114,7 @@ SMALL = {
 def create(name, options, dtype="float32", seed=0):
     """Returns a model whose weights are all random, biases included."""
     shared = options.get("tied_embeddings") == "all"
-    sizes = {"source_vocab_size": TARGET_SYMBOLS if shared else SOURCE_SYMBOLS, "target_vocab_size": TARGET_SYMBOLS}
+    sizes = {"source_vocab_size": TARGET_TOKENS if shared else SOURCE_TOKENS, "target_vocab_size": TARGET_TOKENS}
     return models.create(name, dtype, seed, **sizes, **options)
 
 
@@ -133,14 +133,14 @@ def without_weights(name, **options):
 def unbuilt(**options):
     """Returns a small Transformer whose layers can be looked at, without any weights."""
     spec = zoo.get_spec("transformer_tiny")
-    sizes = {"source_vocab_size": SOURCE_SYMBOLS, "target_vocab_size": TARGET_SYMBOLS}
+    sizes = {"source_vocab_size": SOURCE_TOKENS, "target_vocab_size": TARGET_TOKENS}
     return spec.load_class()(**{**spec.config, **sizes, **options})
 
 
 def batch(seed=0):
     """Returns source [B, S] and target [B, T] of different lengths, padded."""
     chance = np.random.default_rng(seed)
-    source, target = chance.integers(4, SOURCE_SYMBOLS, (B, S)), chance.integers(4, TARGET_SYMBOLS, (B, T))
+    source, target = chance.integers(4, SOURCE_TOKENS, (B, S)), chance.integers(4, TARGET_TOKENS, (B, T))
     target[:, 0] = START
     for row, (s, t) in enumerate(((5, 7), (2, 4), (3, 1))):
         source[row, s:], target[row, t:] = PAD, PAD

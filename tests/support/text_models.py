@@ -4,11 +4,11 @@ import numpy as np
 
 from zoo.vocabulary import END, PAD, START, UNKNOWN, pad
 
-SYMBOLS, CLASSES, LONGEST = 13, 3, 11
+TOKENS, CLASSES, LONGEST = 13, 3, 11
 SIZES = {
-    "classifier": {"vocab_size": SYMBOLS, "num_classes": CLASSES},
-    "language_model": {"vocab_size": SYMBOLS, "max_length": LONGEST},
-    "sentence_encoder": {"vocab_size": SYMBOLS},
+    "classifier": {"vocab_size": TOKENS, "num_classes": CLASSES},
+    "language_model": {"vocab_size": TOKENS, "max_length": LONGEST},
+    "sentence_encoder": {"vocab_size": TOKENS},
 }
 
 # Small options for each name; each combination is a model of its own to the tests.
@@ -120,17 +120,17 @@ TEXTS = pad([[START, 5, 7, 9, END], [START, 8, END, 4, END], [START, END]])
 
 
 def sentences(seed=0):
-    """Returns texts [4, 7] of different lengths, each with its end symbol, padded."""
+    """Returns texts [4, 7] of different lengths, each with its end token, padded."""
     lengths = (7, 4, 2, 1)
-    tokens = np.random.default_rng(seed).integers(UNKNOWN + 1, SYMBOLS, (4, 7)).astype("int32")
+    tokens = np.random.default_rng(seed).integers(UNKNOWN + 1, TOKENS, (4, 7)).astype("int32")
     for row, length in enumerate(lengths):
         tokens[row, length - 1], tokens[row, length:] = END, PAD
     return tokens
 
 
 def beginnings(seed=0):
-    """Returns rows [3, 7] of different lengths behind their start symbols, padded."""
-    tokens = np.random.default_rng(seed).integers(UNKNOWN + 1, SYMBOLS, (3, 7)).astype("int32")
+    """Returns rows [3, 7] of different lengths behind their start tokens, padded."""
+    tokens = np.random.default_rng(seed).integers(UNKNOWN + 1, TOKENS, (3, 7)).astype("int32")
     tokens[:, 0] = START
     for row, length in enumerate((7, 4, 1)):
         tokens[row, length:] = PAD

@@ -112,7 +112,7 @@ def test_bad_arguments_and_settings(train, failure, tmp_path, subtests):
         (["--set", "max_steps=5"], "--set takes SECTION.KEY=VALUE"),
         (["--set", "model.num_layers=0"], "num_layers=0."),
         (["--set", "model.num_heads=3"], "`num_heads`"),
-        (["--set", "data.vocab_size=10"], "This text needs a vocab_size of at least"),
+        (["--set", "data.vocab_size=10"], "vocab_size of at least"),
         (["--set", "training.devices=99"], "training.devices=99 exceeds"),
         (["--config", tmp_path / "file.toml"], "Unknown setting 'training.max_step'. Did you mean training.max_steps"),
         (["--config", tmp_path / "torn.toml"], "torn.toml: Expected ']'"),
@@ -221,7 +221,7 @@ def test_bad_requests_to_export(failure, text_workdir, tmp_path, subtests):
         (["--version", "new"], "export.saved_model: error: argument --version: invalid int value: 'new'"),
         (["--beam_size", "0"], "error: `beam_size` must be a positive integer. Received: beam_size=0."),
         (["--max_length", "0"], "error: `max_length` must be a positive integer. Received: max_length=0."),
-        (["--output", tmp_path / "file"], f"error: {tmp_path}/file cannot hold versions ("),
+        (["--output", tmp_path / "file"], f"error: {tmp_path}/file "),
     ):
         with subtests.test(message):
             line = failure(saved_model.main, text_workdir, "--output", tmp_path / "exported", *arguments)

@@ -33,7 +33,7 @@ def by_link(table):
 
 @pytest.fixture
 def pairs():
-    """Random pairs, of which some are empty and some symbols come twice."""
+    """Random pairs, of which some are empty and some tokens come twice."""
     chance = np.random.default_rng(0)
     sources = [chance.integers(4, 11, chance.integers(0, 7)).tolist() for _ in range(53)]
     targets = [chance.integers(4, 17, chance.integers(0, 5)).tolist() for _ in range(53)]

@@ -31,8 +31,8 @@ def load_parity(spec, seed):
 
 
 @register_loss("brier")
-def brier(symbols, logits, label_smoothing):
-    wanted = ops.one_hot(symbols, logits.shape[-1])
+def brier(tokens, logits, label_smoothing):
+    wanted = ops.one_hot(tokens, logits.shape[-1])
     return ops.sum(ops.square(ops.softmax(logits) - wanted), axis=-1)
 """
 SETTINGS = (

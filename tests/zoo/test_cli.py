@@ -119,4 +119,4 @@ def test_a_pipe_that_nobody_reads_is_one_line():
     )
     os.close(writer)
     assert result.returncode == 1
-    assert result.stderr == "error: nobody reads the output any more (broken pipe)\n"
+    assert result.stderr.startswith("error: broken pipe") and result.stderr.count("\n") == 1

@@ -16,7 +16,7 @@ from zoo.options import Option, Options, choice, count, flag, number, rate, size
 class Layer(Options):
     """Options of every kind."""
 
-    vocab_size: int = size(MISSING, "Number of symbols.")
+    vocab_size: int = size(MISSING, "Number of tokens.")
     units: int | None = size(8, "Size of the state.", automatic=True)
     window: int = count(0, "How far it sees.")
     dropout: float = rate(0.3, "Rate of dropout.")
@@ -105,7 +105,7 @@ def test_descriptions_derive_from_the_declarations():
     assert Layer.required() == ("vocab_size",)
     lines = WideLayer.describe().splitlines()
     assert lines[0] == "Args:" and len(lines) == 1 + len(Layer.declared())
-    assert "    vocab_size: Number of symbols." in lines and "    units: Size of the state. Default: 64." in lines
+    assert "    vocab_size: Number of tokens." in lines and "    units: Size of the state. Default: 64." in lines
     assert "    score: How they are compared. One of dot, general, on. Default: dot." in lines
     types = {name: option.type_name for name, option in Layer.declared().items()}
     assert types["units"] == "integer" and types["scale"] == "number" and types["score"] == "dot, general, on"

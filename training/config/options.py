@@ -46,8 +46,8 @@ class DataConfig(Options):
     )
     max_length: int = size(
         100,
-        "Largest number of symbols of a training example on either side, the end included; longer ones are truncated, "
-        "and training reports their number. For a continuous text: the number of symbols in a window.",
+        "Largest number of tokens of a training example on either side, the end included; longer ones are truncated, "
+        "and training reports their number. For a continuous text: the number of tokens in a window.",
     )
     max_examples: int = count(
         0,
@@ -63,7 +63,7 @@ class DataConfig(Options):
         0.0,
         "Subword regularisation (Kudo 2018): at each step, segmentations of the training texts are drawn by their "
         "probability to this power; 0 always takes the best, and 0.1 to 0.5 are usual. Batches may then have more "
-        "symbols than `training.batch_tokens`.",
+        "tokens than `training.batch_tokens`.",
         minimum=0,
     )
     changed: str = choice(
@@ -103,12 +103,10 @@ class TrainingConfig(Options):
     eval_every: int = size(
         250, "Steps in a round, which ends with a validation, a line in `metrics.jsonl` and a checkpoint."
     )
-    batch_tokens: int = size(
-        4096, "Largest number of symbols in a batch, padding included, counted on the longer side."
-    )
+    batch_tokens: int = size(4096, "Largest number of tokens in a batch, padding included, counted on the longer side.")
     accumulate_steps: int = size(
         1,
-        "Batches per step. A step is equal to that of a single batch of all their symbols, with that many times the "
+        "Batches per step. A step is equal to that of a single batch of all their tokens, with that many times the "
         "`batch_tokens`, but takes the memory of one batch.",
     )
     remat: bool = flag(
@@ -142,7 +140,7 @@ class TrainingConfig(Options):
         minimum=0,
     )
     loss: str = text(
-        "cross_entropy", "The loss of a symbol or a class; others are registered with `register_loss`, see --import."
+        "cross_entropy", "The loss of a token or a class; others are registered with `register_loss`, see --import."
     )
     label_smoothing: float = rate(0.1, "Share of the target distribution spread over the vocabulary, in [0, 1).")
     class_weights: str = text(
@@ -201,7 +199,7 @@ class TrainingConfig(Options):
     cores: int = count(
         0,
         "Parts of each batch that cores of the processor compute in parallel, under TensorFlow without a GPU; 0 for "
-        "the number of cores, with at least 512 symbols per part. 1 leaves the cores to TensorFlow.",
+        "the number of cores, with at least 512 tokens per part. 1 leaves the cores to TensorFlow.",
     )
     init_from: str = text(
         "",

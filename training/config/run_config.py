@@ -36,7 +36,7 @@ class RunConfig:
         capacity, window = self.model.get("max_length"), self.data.max_length + 1
         if self.spec.task == "language_model" and capacity is not None and capacity < window:
             raise InputError(
-                f"data.max_length={self.data.max_length} symbols and the start symbol do not fit into "
+                f"data.max_length={self.data.max_length} tokens and the start token do not fit into "
                 f"model.max_length={capacity}. Lower data.max_length, or do not set model.max_length."
             )
         if self.training.mesh:

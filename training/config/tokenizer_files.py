@@ -41,12 +41,12 @@ def read_tokenizers(values: Mapping[str, Any], task: str) -> dict[str, Tokenizer
 
     Args:
         values: The settings; `tokenizer` contains files.
-        task: The task of the data. Only in classifiers, texts begin with the tokenizer's start symbol, such as
+        task: The task of the data. Only in classifiers, texts begin with the tokenizer's start token, such as
             BERT's `[CLS]`; the other models have their own.
 
     Raises:
         InputError: If there are too many files, or one cannot be read, does not match `tokenizer_sha256`, or has more
-            symbols than `vocab_size`.
+            tokens than `vocab_size`.
     """
     names = _SIDES if task == "seq2seq" else ("text",)
     files = tokenizer_files(values["tokenizer"])
@@ -67,10 +67,10 @@ def _read(path: Path, limit: int | None) -> Tokenizer:
         tokenizer = read_tokenizer_file(path)
     except InputError as error:
         raise InputError(f"data.tokenizer: {error}") from None
-    # Special symbols that the file lacks are added.
+    # Special tokens that the file lacks are added.
     if limit is not None and tokenizer.vocab_size > limit + len(SPECIAL_PIECES):
         raise InputError(
-            f"data.tokenizer: {path} has {tokenizer.vocab_size:,} symbols, none of which can be removed. Received: "
+            f"data.tokenizer: {path} has {tokenizer.vocab_size:,} tokens, none of which can be removed. Received: "
             f"data.vocab_size={limit}. Do not set it."
         )
     return tokenizer

@@ -1,4 +1,4 @@
-"""Reads word alignments in Pharaoh's format and converts them to links between symbols."""
+"""Reads word alignments in Pharaoh's format and converts them to links between tokens."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -47,10 +47,10 @@ def _links(line: str, texts: tuple[str, str], where: str) -> Links:
 
 
 def word_spans(tokenizer: Tokenizer, texts: Sequence[str], rows: Sequence[Sequence[int]]) -> list[Spans | None]:
-    """Returns the span of symbols of each word, for each text; `None` where words and symbols do not match.
+    """Returns the span of tokens of each word, for each text; `None` where words and tokens do not match.
 
-    A word has the symbols that it is encoded to by itself, or with a space before it. Symbols of spaces alone belong
-    to no word, and an unknown symbol that covers several words belongs to all of them.
+    A word has the tokens that it is encoded to by itself, or with a space before it. Tokens of spaces alone belong
+    to no word, and an unknown token that covers several words belongs to all of them.
 
     Args:
         tokenizer: The tokenizer.
@@ -82,7 +82,7 @@ def _spans(words: list[tuple[list[int], list[int]]], row: list[int], blank: set[
 
 
 def _candidates(forms: tuple[list[int], list[int]], row: list[int], start: int) -> Spans:
-    """Returns the possible spans of a word that begins at `start`, or at the unknown symbol before it."""
+    """Returns the possible spans of a word that begins at `start`, or at the unknown token before it."""
     spans = [range(start, start + len(ids)) for ids in forms if ids and row[start : start + len(ids)] == ids]
     if not spans and start and row[start - 1] == UNKNOWN:
         joined = [ids for ids in forms if ids[:1] == [UNKNOWN] and row[start - 1 : start - 1 + len(ids)] == ids]
@@ -90,8 +90,8 @@ def _candidates(forms: tuple[list[int], list[int]], row: list[int], start: int) 
     return spans
 
 
-def symbol_links(links: Links, source: Spans | None, target: Spans | None) -> NDArray[np.int32]:
-    """Returns the pairs of symbols of linked words, [links, 2]."""
+def token_links(links: Links, source: Spans | None, target: Spans | None) -> NDArray[np.int32]:
+    """Returns the pairs of tokens of linked words, [links, 2]."""
     if source is None or target is None:
         return np.zeros((0, 2), np.int32)
     pairs = sorted({(s, t) for first, second in links for s in source[first] for t in target[second]})

@@ -1,4 +1,4 @@
-"""Makes batches of similar numbers of symbols, from rows in flat arrays. NumPy only."""
+"""Makes batches of similar numbers of tokens, from rows in flat arrays. NumPy only."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,8 +20,8 @@ Batch = tuple[dict[str, Array], Array, Array]
 AnyRows = Rows | Sequence[Sequence[int]]
 """Rows of ids, as flat arrays or as lists."""
 
-# Approximate number of symbols of a side that are read at once if rows are in many parts.
-_SYMBOLS_READ = 1 << 18
+# Approximate number of tokens of a side that are read at once if rows are in many parts.
+_TOKENS_READ = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Batches(keras.utils.PyDataset):
     Attributes:
         round: Number of the current round, to be set before each.
         skip: Batches of the current round to skip, after a run was stopped within it.
-        symbols: Number of real symbols in the batch of each requested step. (Another thread makes batches ahead of
+        tokens: Number of real tokens in the batch of each requested step. (Another thread makes batches ahead of
             time.)
         structure: The axes of a batch, a letter each.
     """
@@ -82,16 +82,16 @@ class Batches(keras.utils.PyDataset):
         super().__init__()
         self.steps, self.share = steps, share or Share()
         self.round = self.skip = 0
-        self.symbols: dict[int, int] = {}
+        self.tokens: dict[int, int] = {}
 
     def pass_length(self) -> int:
         """Returns the number of batches in one pass over the data."""
         raise NotImplementedError
 
     def batch_of(self, step: int) -> tuple[Batch, int]:
-        """Returns the batch of a step, counted from the start of the run, and its number of real symbols.
+        """Returns the batch of a step, counted from the start of the run, and its number of real tokens.
 
-        The batch has the rows of the share only; the symbols of all rows are counted.
+        The batch has the rows of the share only; the tokens of all rows are counted.
         """
         raise NotImplementedError
 
@@ -100,7 +100,7 @@ class Batches(keras.utils.PyDataset):
 
     def __getitem__(self, index: int) -> Batch:
         step = self.round * (len(self) + self.skip) + self.skip + index
-        batch, self.symbols[step] = self.batch_of(step)
+        batch, self.tokens[step] = self.batch_of(step)
         return batch
 
 
@@ -117,7 +117,7 @@ class PlannedBatches(Batches):
 
     Args:
         sides: The rows of each side of the examples.
-        batch_tokens: Largest number of symbols of a batch on its longest side, padding included; a longer example is
+        batch_tokens: Largest number of tokens of a batch on its longest side, padding included; a longer example is
             a batch of its own.
         steps: See `Batches`; with `None` all rounds are the same.
         seed: Seed of the order.
@@ -125,7 +125,7 @@ class PlannedBatches(Batches):
         corpus: The examples in the order of their lengths, for `Strata`. Default: `SortedWindows`.
         share: See `Batches`.
         samplers: Draw the segmentation of each side anew at each step; see `SubwordSampler`. A batch may then have more
-            symbols than `batch_tokens`, which counts the best segmentations.
+            tokens than `batch_tokens`, which counts the best segmentations.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class PlannedBatches(Batches):
             self.order = SortedWindows(lengths, batch_tokens, seed, static_shapes)
         else:
             self.order = Strata(corpus, batch_tokens, seed, static_shapes, sides[0].limit)
-        self._steps_read = max(1, _SYMBOLS_READ // batch_tokens)
+        self._steps_read = max(1, _TOKENS_READ // batch_tokens)
         self._read: _Read | None = None
 
     def make(self, sides: Sequence[Rows], places: Array, examples: Array, widths: Array, rows: Array) -> Batch:
@@ -158,7 +158,7 @@ class PlannedBatches(Batches):
             sides: The rows of each side.
             places: The indices of the batch's examples in `sides`.
             examples: Their indices in the data.
-            widths: Symbols in a row, padding included, on each side.
+            widths: Tokens in a row, padding included, on each side.
             rows: The indices of the rows in the batch, ascending; those beyond the examples are padding.
         """
         raise NotImplementedError
@@ -224,8 +224,8 @@ def _own(examples: Array, rows: Array) -> Array:
     return chosen
 
 
-def _next_symbols(text: Rows, examples: Array, width: int, rows: int) -> tuple[Array, Array, Array]:
-    """Returns rows that begin with the start symbol, the next symbols, and weights that are 0 for padding."""
+def _next_tokens(text: Rows, examples: Array, width: int, rows: int) -> tuple[Array, Array, Array]:
+    """Returns rows that begin with the start token, the next tokens, and weights that are 0 for padding."""
     outputs = text.gather(examples, width, rows)
     inputs = np.full_like(outputs, START)
     inputs[:, 1:] = outputs[:, :-1]
@@ -234,12 +234,12 @@ def _next_symbols(text: Rows, examples: Array, width: int, rows: int) -> tuple[A
 
 
 class PairBatches(PlannedBatches):
-    """Parallel text: `({"source", "target"}, next target symbols, weights)`.
+    """Parallel text: `({"source", "target"}, next target tokens, weights)`.
 
     Args:
         source: Ids of each source sentence, the end included.
         target: Ids of each target sentence, the end included.
-        links: Positions of aligned symbols, [links, 2] of each pair, source first: batches then have an `alignment`
+        links: Positions of aligned tokens, [links, 2] of each pair, source first: batches then have an `alignment`
             [B, T, S] that is 1 for them. Or `None`.
         **plan: See `PlannedBatches`.
     """
@@ -255,7 +255,7 @@ class PairBatches(PlannedBatches):
     def make(self, sides: Sequence[Rows], places: Array, examples: Array, widths: Array, rows: Array) -> Batch:
         own = _own(places, rows)
         source = sides[0].gather(own, widths[0], len(rows))
-        target, outputs, weights = _next_symbols(sides[1], own, widths[1], len(rows))
+        target, outputs, weights = _next_tokens(sides[1], own, widths[1], len(rows))
         inputs = {"source": source, "target": target}
         if self.links is not None:
             links = [self.links[example] for example in _own(examples, rows)]
@@ -287,14 +287,14 @@ class LabelledBatches(PlannedBatches):
         self.classes = np.asarray(classes, np.int32)
 
     def make(self, sides: Sequence[Rows], places: Array, examples: Array, widths: Array, rows: Array) -> Batch:
-        # Models do not accept a text without symbols, so that the last text is repeated instead of padding.
+        # Models do not accept a text without tokens, so that the last text is repeated instead of padding.
         chosen = np.minimum(rows, len(examples) - 1)
         weights = (rows < len(examples)).astype(np.float32)
         return {"tokens": sides[0].gather(places[chosen], widths[0])}, self.classes[examples[chosen]], weights
 
 
 class DocumentBatches(PlannedBatches):
-    """Separate texts of a language: `({"tokens"}, next symbols, weights)`.
+    """Separate texts of a language: `({"tokens"}, next tokens, weights)`.
 
     Args:
         rows: Ids of each text, the end included, or of parts of texts.
@@ -307,20 +307,20 @@ class DocumentBatches(PlannedBatches):
         super().__init__([_as_rows(rows)], **plan)
 
     def make(self, sides: Sequence[Rows], places: Array, examples: Array, widths: Array, rows: Array) -> Batch:
-        tokens, outputs, weights = _next_symbols(sides[0], _own(places, rows), widths[0], len(rows))
+        tokens, outputs, weights = _next_tokens(sides[0], _own(places, rows), widths[0], len(rows))
         return {"tokens": tokens}, outputs, weights
 
 
 class WindowBatches(Batches):
-    """Windows of a continuous text: `({"tokens"}, next symbols, weights)`; each begins with the start symbol.
+    """Windows of a continuous text: `({"tokens"}, next tokens, weights)`; each begins with the start token.
 
-    In training they begin anywhere. In one pass over the data they are consecutive and overlap by one symbol, which
-    has weight 0 in the second one. So every symbol counts once, and all but the first have some context.
+    In training they begin anywhere. In one pass over the data they are consecutive and overlap by one token, which
+    has weight 0 in the second one. So every token counts once, and all but the first have some context.
 
     Args:
         stream: Ids of the text, or of its consecutive parts.
-        length: Symbols in a window, without the start symbol.
-        batch_tokens: Largest number of symbols in a batch, without start symbols.
+        length: Tokens in a window, without the start token.
+        batch_tokens: Largest number of tokens in a batch, without start tokens.
         steps: See `Batches`.
         seed: Seed of the windows' positions.
         share: See `Batches`.
@@ -352,7 +352,7 @@ class WindowBatches(Batches):
         else:
             first = step % len(self) * self.rows
             places = np.arange(first, min(first + self.rows, self._num_windows())) * self.length
-        symbols, num_rows = self._count(places), len(places)
+        token_ids, num_rows = self._count(places), len(places)
         places = places[self.share.rows(num_rows)]
         positions = places[:, None] + np.arange(self.length + 1)
         inside = positions < self.size
@@ -361,10 +361,10 @@ class WindowBatches(Batches):
         weights = _of_real(inside.astype(np.float32), self.share, num_rows)
         if not self.steps:
             weights[places > 0, 0] = 0.0
-        return ({"tokens": tokens}, outputs, weights), symbols
+        return ({"tokens": tokens}, outputs, weights), token_ids
 
     def _count(self, starts: Array) -> int:
-        """Returns the number of symbols with weight 1 in windows at some positions."""
+        """Returns the number of tokens with weight 1 in windows at some positions."""
         counted = np.minimum(self.size - starts, self.length + 1)
         return int(counted.sum() - (0 if self.steps else np.count_nonzero(starts)))
 

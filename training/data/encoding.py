@@ -37,7 +37,7 @@ class Encoder:
         tokenizers: The tokenizers by the name of their column.
         classes: The labels, in the order of their numbers from 0.
         line_break: Whether each text is a line of one continuous text of characters, and ends in a line break instead
-            of the end symbol.
+            of the end token.
         where: The origin of the examples, for messages.
     """
 

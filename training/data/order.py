@@ -23,7 +23,7 @@ def padded(lengths: Array, static_shapes: bool) -> Array:
     """Returns the lengths that examples are padded to, [N, sides], for lengths of that shape.
 
     With `static_shapes`, all sides are padded to one of few sizes: 8, 16, 24, 32, 48, 64 … A backend that compiles each
-    shape takes half a minute for one, so that a few more symbols of padding cost less.
+    shape takes half a minute for one, so that a few more tokens of padding cost less.
     """
     if not static_shapes:
         return lengths
@@ -38,8 +38,8 @@ def batch_plan(lengths: Array, batch_tokens: int, rng: np.random.Generator, stat
     """Returns the examples of each batch of one epoch, in random order.
 
     Args:
-        lengths: Symbols on each side of each example, [N, sides].
-        batch_tokens: Largest number of symbols of a batch on its longest side, padding included; a longer example is
+        lengths: Tokens on each side of each example, [N, sides].
+        batch_tokens: Largest number of tokens of a batch on its longest side, padding included; a longer example is
             a batch of its own.
         rng: Source of randomness.
         static_shapes: Whether to pad to few different shapes; see `padded`.
@@ -112,7 +112,7 @@ class SortedWindows(Order):
 class ByLength(NamedTuple):
     """The examples of a corpus in the order of their lengths, the longest side first."""
 
-    lengths: Array  # symbols on each side, of each different combination, [C, sides], in that order
+    lengths: Array  # tokens on each side, of each different combination, [C, sides], in that order
     counts: Array  # examples with each combination, [C]
     examples: Array  # the indices of all examples, [N]; may be mapped from a file
 

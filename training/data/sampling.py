@@ -24,7 +24,7 @@ class SubwordSampler:
 
     `P(x) ∝ (Π p(xᵢ))^α` over the 64 most probable segmentations x of a word, where p is the tokenizer's unigram model.
     Words are independent in this model, so that texts are drawn as in Kudo 2018, but from ids alone: token shards need
-    no texts. Words with an unknown symbol do not change.
+    no texts. Words with an unknown token do not change.
 
     Args:
         tokenizer: The tokenizer of the rows.
@@ -44,12 +44,12 @@ class SubwordSampler:
         self.tokenizer, self.alpha = tokenizer, alpha
         self._pieces = tokenizer.piece_table()
         self._begins = [
-            symbol < len(SPECIAL_PIECES) or piece.startswith(_WORD) for symbol, piece in enumerate(self._pieces)
+            token < len(SPECIAL_PIECES) or piece.startswith(_WORD) for token, piece in enumerate(self._pieces)
         ]
         self._drawings: dict[tuple[int, ...], _Drawing] = {}
 
     def __call__(self, rows: Sequence[Sequence[int]], seed: Sequence[int]) -> list[list[int]]:
-        """Returns the rows in segmentations drawn by the seed alone; special symbols do not change."""
+        """Returns the rows in segmentations drawn by the seed alone; special tokens do not change."""
         words = [self._words(row) for row in rows]
         chances = iter(np.random.default_rng(seed).random(sum(map(len, words))).tolist())
         return [list(itertools.chain.from_iterable(self._draw(word, next(chances)) for word in row)) for row in words]
@@ -57,8 +57,8 @@ class SubwordSampler:
     def _words(self, row: Sequence[int]) -> list[tuple[int, ...]]:
         starts = [
             index
-            for index, symbol in enumerate(row)
-            if not index or self._begins[symbol] or row[index - 1] < len(SPECIAL_PIECES)
+            for index, token in enumerate(row)
+            if not index or self._begins[token] or row[index - 1] < len(SPECIAL_PIECES)
         ]
         return [tuple(row[start:end]) for start, end in itertools.pairwise([*starts, len(row)])]
 
@@ -70,8 +70,8 @@ class SubwordSampler:
         return segmentations[min(bisect.bisect_right(sums, chance), len(sums) - 1)]
 
     def _drawing(self, word: tuple[int, ...]) -> _Drawing:
-        segmentations = self.tokenizer.segmentations("".join(self._pieces[symbol] for symbol in word), NBEST)
-        if word not in [ids for ids, _ in segmentations]:  # it has an unknown symbol, or is truncated
+        segmentations = self.tokenizer.segmentations("".join(self._pieces[token] for token in word), NBEST)
+        if word not in [ids for ids, _ in segmentations]:  # it has an unknown token, or is truncated
             return [word], [1.0]
         logits = self.alpha * np.array([score for _, score in segmentations])
         probabilities = np.exp(logits - logits.max())

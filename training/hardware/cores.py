@@ -11,7 +11,7 @@ from zoo.cores import available_cores, has_accelerator
 from zoo.errors import InputError
 
 # For smaller parts of a batch, adding up the parts takes longer than separate cores save.
-_SYMBOLS_PER_CORE = 512
+_TOKENS_PER_CORE = 512
 
 
 def _reason_against(settings: TrainingConfig) -> str:
@@ -36,7 +36,7 @@ def choose_cores(settings: TrainingConfig) -> int:
         if settings.cores > 1 and reason:
             raise InputError(f"Cores do not share batches where {reason}. Received: training.cores={settings.cores}.")
         return settings.cores
-    return 1 if reason else max(1, min(available_cores(), settings.batch_tokens // _SYMBOLS_PER_CORE))
+    return 1 if reason else max(1, min(available_cores(), settings.batch_tokens // _TOKENS_PER_CORE))
 
 
 def use_cores(count: int, available: int = 0) -> None:

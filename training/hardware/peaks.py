@@ -36,10 +36,10 @@ _BATCHES = 16
 
 
 def symbols_per_second_at_peak(model: keras.Model, batches: Batches, hardware: Hardware) -> float | None:
-    """Returns the number of symbols per second that a run would train on at the peak of its devices.
+    """Returns the number of tokens per second that a run would train on at the peak of its devices.
 
     The share of it that a run reaches is its model FLOP utilisation (Chowdhery et al. 2022, appendix B): the operations
-    of the model for real symbols, forward and twice as many backward, divided by the peak. Padding and recomputed
+    of the model for real tokens, forward and twice as many backward, divided by the peak. Padding and recomputed
     activations do not count.
 
     Returns:
@@ -47,11 +47,11 @@ def symbols_per_second_at_peak(model: keras.Model, batches: Batches, hardware: H
     """
     if "float16" not in hardware.precision or (peak := peak_of(device_kind())) is None:
         return None
-    return max(1, len(hardware.devices)) * peak / operations_per_symbol(model, batches)
+    return max(1, len(hardware.devices)) * peak / operations_per_token(model, batches)
 
 
-def operations_per_symbol(model: keras.Model, batches: Batches) -> float:
-    """Returns the additions and multiplications of training per symbol: three times those of the forward pass.
+def operations_per_token(model: keras.Model, batches: Batches) -> float:
+    """Returns the additions and multiplications of training per token: three times those of the forward pass.
 
     They are computed for examples whose sides have the mean lengths of the first batches.
     """

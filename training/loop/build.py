@@ -13,11 +13,11 @@ from training.hardware.processes import bring_home
 from training.loop.prepare import PreparedRun
 from training.optimization.class_weights import weigh_classes
 from training.optimization.consistency import regularise, repeat_rows, rows_together
-from training.optimization.cross_entropy import MeanOverSymbols, TokenCrossEntropy, average_over_steps
+from training.optimization.cross_entropy import MeanOverTokens, TokenCrossEntropy, average_over_steps
 from training.optimization.fine_tuning import add_lora, copy_weights, start_from
 from training.optimization.guided_alignment import guide
 from training.optimization.losses import get_loss
-from training.optimization.optimizer import accumulate_over_symbols, exclude_from_decay, make_optimizer
+from training.optimization.optimizer import accumulate_over_tokens, exclude_from_decay, make_optimizer
 from training.optimization.rematerialization import rematerialize
 from training.tasks import get_task
 from zoo.registry import create_model
@@ -43,7 +43,7 @@ def compile_model(
     metrics = [TokenCrossEntropy(), *get_task(config.spec.task).metrics()]
     model.compile(
         optimizer=make_optimizer(settings, len(hardware.devices), model),
-        loss=MeanOverSymbols(get_loss(settings.loss), settings.label_smoothing),
+        loss=MeanOverTokens(get_loss(settings.loss), settings.label_smoothing),
         weighted_metrics=metrics,
         jit_compile=hardware.jit,
     )
@@ -55,7 +55,7 @@ def compile_model(
     regularise(model, settings)
     share_batches(model, metrics, hardware.cores, rows_together(settings))
     repeat_rows(model, settings)
-    accumulate_over_symbols(model)
+    accumulate_over_tokens(model)
     if settings.weight_decay:
         exclude_from_decay(model)
     # Otherwise Keras creates its variables while tracing the first step, and then traces that step again.

@@ -26,7 +26,7 @@ _NUM_BATCHES = 100
 def dry_run(workdir: WorkDir, run: TrainingRun) -> dict[str, Any]:
     """Returns the costs of a step of a run for each device, as XLA compiles it on JAX; nothing is trained or written.
 
-    Batches differ in their shapes: the one with the most symbols of the first hundred is compiled, padding included.
+    Batches differ in their shapes: the one with the most tokens of the first hundred is compiled, padding included.
 
     Raises:
         InputError: If the backend is not JAX, or for bad data or settings.
@@ -44,7 +44,7 @@ def dry_run(workdir: WorkDir, run: TrainingRun) -> dict[str, Any]:
             prepared = settle_precision(prepared, batches)
             random.seed(prepared.config.training.seed)
             model = compile_model(prepared.config, prepared.hardware, run.begun, prepared.class_weights)
-            batch = max((batches.batch_of(step)[0] for step in range(min(len(batches), _NUM_BATCHES))), key=_symbols)
+            batch = max((batches.batch_of(step)[0] for step in range(min(len(batches), _NUM_BATCHES))), key=_tokens)
             cost = step_cost(compile_step(model, batch))
     return {
         "model": prepared.config.spec.name,
@@ -58,5 +58,5 @@ def dry_run(workdir: WorkDir, run: TrainingRun) -> dict[str, Any]:
     }
 
 
-def _symbols(batch: Batch) -> int:
+def _tokens(batch: Batch) -> int:
     return sum(array.size for array in batch[0].values())

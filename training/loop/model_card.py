@@ -60,7 +60,7 @@ def model_card(run: PreparedRun, model: keras.Model, state: RunState, metrics: d
     vocabularies = " and ".join(f"{size:,}" for key, size in config.model.items() if key.endswith("vocab_size"))
     classes = f"- Classes: {', '.join(settings.classes)}\n" if settings.classes else ""
     others = ", ".join(f"{name} {metrics[name]:.4f}" for name in sorted(metrics.keys() - {"cross_entropy", "loss"}))
-    per = "text" if task.name == "classifier" else "symbol"
+    per = "text" if task.name == "classifier" else "token"
     return f"""# {spec.name} on {settings.spec}
 
 {_summary(config, model)}
@@ -68,11 +68,11 @@ def model_card(run: PreparedRun, model: keras.Model, state: RunState, metrics: d
 - Paper: [{spec.paper.title}]({spec.paper.url}) ({spec.paper.year})
 - Parameters: {sum(_sizes(model.weights).values()):,}
 - Layers: {_layers(model)}
-- Data: `{settings.spec}`, {sizes} {task.unit}; tokenizer: {settings.tokenizer}, {vocabularies} symbols
+- Data: `{settings.spec}`, {sizes} {task.unit}; tokenizer: {settings.tokenizer}, {vocabularies} tokens
 {classes}- Validation cross-entropy: {metrics["cross_entropy"]:.4f} nats per {per}; {others}
 - Intended use: {_USES[task.name]}; study and comparison of architectures
 - Limits: it reproduces its training data, with their errors and biases; only the metrics reported here were
-  measured; it was not tested on texts longer than the {settings.max_length} symbols of training
+  measured; it was not tested on texts longer than the {settings.max_length} tokens of training
 - Licence: Apache-2.0 for the code; the licence of the data applies to the weights
 
 ## Training
@@ -144,7 +144,7 @@ def note_shortlist(workdir: WorkDir, result: Mapping[str, Any]) -> None:
         if f"{name}_of_all" in result
     ]
     key = f"- shortlist {result['shortlist']}, beam_size {result['beam_size']}: "
-    where = f"`{result['split']}` of `{result['data']}`: {100 * result['outside']:.2f} % of the symbols outside"
+    where = f"`{result['split']}` of `{result['data']}`: {100 * result['outside']:.2f} % of the tokens outside"
     _note(workdir, _SHORTLIST, key, [where, *changes])
 
 
@@ -178,7 +178,7 @@ def _training(settings: TrainingConfig, model: keras.Model, state: RunState) -> 
         batch = f"{settings.accumulate_steps} × {batch}"
     weights = "the moving averages of the weights" if settings.ema else "the weights"
     return (
-        f"{state.rounds * settings.eval_every:,} steps of at most {batch} symbols in {state.seconds / 60:.1f} minutes; "
+        f"{state.rounds * settings.eval_every:,} steps of at most {batch} tokens in {state.seconds / 60:.1f} minutes; "
         f"{model.dtype_policy.name}. The saved model has the mean of {weights} over the last "
         f"{settings.average_checkpoints} checkpoints, or those of the best checkpoint if its validation is better. The "
         "complete configuration is `config.json`."

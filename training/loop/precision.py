@@ -44,8 +44,8 @@ def settle_precision(run: PreparedRun, batches: Batches) -> PreparedRun:
 def _takes_minutes(run: PreparedRun) -> bool:
     config, settings = run.config, run.config.training
     num_parameters: int = create_model(config.spec.name, **config.model).count_params()
-    symbols = settings.batch_tokens * settings.accumulate_steps * settings.total_steps
-    return 6 * num_parameters * symbols >= _WORTH_MEASURING
+    tokens = settings.batch_tokens * settings.accumulate_steps * settings.total_steps
+    return 6 * num_parameters * tokens >= _WORTH_MEASURING
 
 
 def _cached(run: PreparedRun) -> str | None:

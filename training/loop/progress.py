@@ -74,7 +74,7 @@ def _fitting(parts: Sequence[str], columns: int) -> str:
 
 
 class Progress(keras.callbacks.Callback):
-    """Reports loss, symbols per second and the remaining time; a loss that is not finite ends the run.
+    """Reports loss, tokens per second and the remaining time; a loss that is not finite ends the run.
 
     It shows a bar on a terminal, and otherwise writes a line every half a minute; in both cases a line for each round.
     The loss of a batch is read after the next batch has begun, since an accelerator would be idle meanwhile.
@@ -84,10 +84,10 @@ class Progress(keras.callbacks.Callback):
         done_steps: Steps done before.
         batches_per_step: Number of batches whose gradients are accumulated in a step.
         schedule: The learning rate of each batch.
-        symbols_of_batch: Real symbols of each batch; entries are removed when they are read.
+        tokens_of_batch: Real tokens of each batch; entries are removed when they are read.
         validation_batches: Batches of a validation.
         best: The lowest validation cross-entropy so far.
-        symbols_at_peak: Symbols per second at the peak of the devices, for the MFU; `None` if unknown.
+        tokens_at_peak: Tokens per second at the peak of the devices, for the MFU; `None` if unknown.
         compiled: Whether the step was compiled before, in this process.
     """
 
@@ -97,18 +97,18 @@ class Progress(keras.callbacks.Callback):
         done_steps: int,
         batches_per_step: int,
         schedule: Callable[[int], Any],
-        symbols_of_batch: dict[int, int],
+        tokens_of_batch: dict[int, int],
         validation_batches: int,
         best: float = math.inf,
-        symbols_at_peak: float | None = None,
+        tokens_at_peak: float | None = None,
         compiled: bool = False,
     ):
         super().__init__()
         self.total, self.first = total_steps * batches_per_step, done_steps * batches_per_step
         self.done, self.batches_per_step = self.first, batches_per_step
-        self.schedule, self.symbols_of_batch = schedule, symbols_of_batch
+        self.schedule, self.tokens_of_batch = schedule, tokens_of_batch
         self.validation_batches, self.best = validation_batches, best
-        self.symbols_at_peak, self.compiling = symbols_at_peak, not compiled
+        self.tokens_at_peak, self.compiling = tokens_at_peak, not compiled
         self.loss = math.nan
         self.unread: Any = None  # the loss of the last batch
         self.bar: Any = None
@@ -133,7 +133,7 @@ class Progress(keras.callbacks.Callback):
             self._show(["compiling the first step"])
 
     def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
-        self.symbols, self.seconds, self.read_at = 0, 0.0, time.monotonic()
+        self.tokens, self.seconds, self.read_at = 0, 0.0, time.monotonic()
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
         self.settle()
@@ -143,7 +143,7 @@ class Progress(keras.callbacks.Callback):
             # The first batch includes the compilation.
             self.settle()
             self.compiling, self.begun, self.first = False, self.read_at, self.done
-            self.symbols, self.seconds = 0, 0.0
+            self.tokens, self.seconds = 0, 0.0
         if self.done % self.batches_per_step == 0:
             self.bar.update(1)
         if self._is_due():
@@ -160,7 +160,7 @@ class Progress(keras.callbacks.Callback):
         self.loss, self.unread = float(self.unread), None
         now = time.monotonic()
         self.seconds, self.read_at = self.seconds + now - self.read_at, now
-        self.symbols += self.symbols_of_batch.pop(self.done - 1)
+        self.tokens += self.tokens_of_batch.pop(self.done - 1)
         if not math.isfinite(self.loss):
             raise LossLost(self.loss, -(-self.done // self.batches_per_step))
 
@@ -210,8 +210,8 @@ class Progress(keras.callbacks.Callback):
 
     @property
     def symbols_per_second(self) -> float:
-        """Real symbols per second of this round, the wait for data included."""
-        return self.symbols / max(self.seconds, 1e-9)
+        """Real tokens per second of this round, the wait for data included."""
+        return self.tokens / max(self.seconds, 1e-9)
 
     @property
     def learning_rate(self) -> float:
@@ -222,10 +222,10 @@ class Progress(keras.callbacks.Callback):
     def _pace(self) -> list[str]:
         """Returns the remaining time and the rate, as soon as batches were measured, and the learning rate."""
         parts = [f"learning rate {self.learning_rate:.2e}"]
-        if self.symbols:
+        if self.tokens:
             rate = self.symbols_per_second
-            share = f" (MFU {rate / self.symbols_at_peak:.1%})" if self.symbols_at_peak else ""
-            parts.insert(0, f"{rate:,.0f} symbols/s{share}")
+            share = f" (MFU {rate / self.tokens_at_peak:.1%})" if self.tokens_at_peak else ""
+            parts.insert(0, f"{rate:,.0f} tokens/s{share}")
         if self.done > self.first:
             seconds = (time.monotonic() - self.begun) / (self.done - self.first) * (self.total - self.done)
             parts.insert(0, f"{tqdm.format_interval(seconds)} left")

@@ -158,8 +158,8 @@ def _train(workdir: WorkDir, run: PreparedRun, observers: Sequence[Any]) -> dict
     fit(workdir, settings, model, batches, validation, state, run.hardware, observers)
     run.hardware.processes.wait("checkpoints are written")
     final = finish(workdir, settings, model, validation, state)
-    num_symbols = sum(validation.symbols.values())
-    final |= run.task.derived(final["cross_entropy"], num_symbols, run.data.split("val"))
+    num_tokens = sum(validation.tokens.values())
+    final |= run.task.derived(final["cross_entropy"], num_tokens, run.data.split("val"))
     save_model(workdir, config, model)
     workdir.write_text(workdir.model_card, model_card(run, model, state, final))
     metrics = {"final": True, "step": state.rounds * settings.eval_every, **final}
@@ -181,7 +181,7 @@ def _announce_run(run: PreparedRun, model: keras.Model) -> None:
     if (count := run.hardware.processes.count) > 1:
         devices += f" of {count} processes"
     announce(
-        f"{run.config.spec.name} on {run.config.data.spec}: {parameters}, {sizes} symbols, {keras.backend.backend()}, "
+        f"{run.config.spec.name} on {run.config.data.spec}: {parameters}, {sizes} tokens, {keras.backend.backend()}, "
         f"{model.dtype_policy.name}{devices}"
     )
     if chosen := _chosen_settings(run.config):
@@ -232,7 +232,7 @@ def fit(
     best, at_peak = state.best, symbols_per_second_at_peak(model, batches, hardware)
     steps = (settings.total_steps, done, accumulated)
     compiled = model.train_function is not None
-    progress = Progress(*steps, schedule, batches.symbols, len(validation), best, at_peak, compiled)
+    progress = Progress(*steps, schedule, batches.tokens, len(validation), best, at_peak, compiled)
     keep = max(settings.average_checkpoints, 1)
     writer = CheckpointWriter(workdir, hardware.orbax)
     checkpoints = Checkpoints(workdir, state, settings.eval_every, keep, settings.patience, writer)

@@ -6,7 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from training.optimization.cross_entropy import MeanOverSymbols
+from training.optimization.cross_entropy import MeanOverTokens
 from training.optimization.losses import Loss
 
 
@@ -26,7 +26,7 @@ def weigh_classes(model: keras.Model, loss: Loss, label_smoothing: float, weight
     Args:
         model: The model.
         loss: The loss of an example.
-        label_smoothing: See `MeanOverSymbols`.
+        label_smoothing: See `MeanOverTokens`.
         weights: The weight of each class.
     """
     plain = model.compute_loss
@@ -35,7 +35,7 @@ def weigh_classes(model: keras.Model, loss: Loss, label_smoothing: float, weight
         factors = ops.take(ops.convert_to_tensor(weights, "float32"), ops.cast(classes, "int32"), axis=0) - 1.0
         return factors * loss(classes, logits, label_smoothing)
 
-    mean_surplus = MeanOverSymbols(surplus, label_smoothing)
+    mean_surplus = MeanOverTokens(surplus, label_smoothing)
 
     def compute_loss(
         x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True

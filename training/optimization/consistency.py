@@ -19,7 +19,7 @@ TWINS = 2
 def regularise(model: keras.Model, settings: TrainingConfig) -> None:
     """Adds the loss of `training.consistency` to that of a compiled model, in training only.
 
-    With CE the loss of the run, α the weight, p = f(x, y) and means over the real symbols:
+    With CE the loss of the run, α the weight, p = f(x, y) and means over the real tokens:
 
         rdrop:   ½ (CE(p₁) + CE(p₂) + α · ½ (KL(p₁ ‖ p₂) + KL(p₂ ‖ p₁))), with two draws of dropout
         simcut:  CE(p) + α · KL(p ‖ p_cut), where the embeddings of a share of the words on each side are zero

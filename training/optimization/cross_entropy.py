@@ -1,4 +1,4 @@
-"""Cross-entropy over symbols, and the mean of a loss over the symbols of a batch."""
+"""Cross-entropy over tokens, and the mean of a loss over the tokens of a batch."""
 
 import math
 from typing import Any
@@ -9,7 +9,7 @@ from keras import ops
 from training.optimization.losses import Loss
 
 
-def cross_entropy(symbols: Any, logits: Any, label_smoothing: float = 0.0) -> Any:
+def cross_entropy(tokens: Any, logits: Any, label_smoothing: float = 0.0) -> Any:
     """Returns `−Σ_v q_v · log softmax(z)_v` in float32, with `q = (1 − ε) · one-hot + ε / V`.
 
     The logits are the largest tensors of a step, so every pass over them costs time. A single softmax, one kernel on
@@ -17,18 +17,18 @@ def cross_entropy(symbols: Any, logits: Any, label_smoothing: float = 0.0) -> An
     differentiation takes four passes. A metric shares the softmax of the loss.
 
     Args:
-        symbols: Integers, [...].
+        tokens: Integers, [...].
         logits: z, [..., V].
         label_smoothing: ε, in [0, 1).
     """
     size = logits.shape[-1]
-    shape = ops.shape(symbols)
-    symbols = ops.reshape(ops.cast(symbols, "int32"), (-1,))
+    shape = ops.shape(tokens)
+    tokens = ops.reshape(ops.cast(tokens, "int32"), (-1,))
 
     @ops.custom_gradient
     def loss_of_rows(rows: Any) -> Any:
         probabilities, total = _softmax(rows)
-        chosen = _chosen(rows, symbols, size)
+        chosen = _chosen(rows, tokens, size)
         losses = total - (1.0 - label_smoothing) * chosen
         if label_smoothing:
             losses = losses - label_smoothing * ops.mean(rows, axis=-1)
@@ -36,7 +36,7 @@ def cross_entropy(symbols: Any, logits: Any, label_smoothing: float = 0.0) -> An
         def gradient(*args: Any, upstream: Any = None) -> Any:
             if upstream is None:
                 (upstream,) = args
-            return (probabilities - _targets(symbols, size, label_smoothing)) * ops.expand_dims(upstream, -1)
+            return (probabilities - _targets(tokens, size, label_smoothing)) * ops.expand_dims(upstream, -1)
 
         return losses, gradient
 
@@ -61,24 +61,24 @@ def log_normalizer(logits: Any, probabilities: Any) -> Any:
     return ops.max(logits, axis=-1) - ops.log(ops.max(probabilities, axis=-1))
 
 
-def _chosen(rows: Any, symbols: Any, size: int) -> Any:
+def _chosen(rows: Any, tokens: Any, size: int) -> Any:
     """Returns z_symbol [N] of logits [N, V]."""
     if keras.distribution.distribution() is not None:
         # A lookup would gather logits that are sharded over devices.
-        return ops.sum(ops.where(ops.equal(ops.arange(size, dtype="int32"), symbols[:, None]), rows, 0.0), axis=-1)
-    numbers = ops.arange(ops.shape(symbols)[0], dtype="int32")
-    return ops.take(ops.reshape(rows, (-1,)), numbers * size + symbols, axis=0)
+        return ops.sum(ops.where(ops.equal(ops.arange(size, dtype="int32"), tokens[:, None]), rows, 0.0), axis=-1)
+    numbers = ops.arange(ops.shape(tokens)[0], dtype="int32")
+    return ops.take(ops.reshape(rows, (-1,)), numbers * size + tokens, axis=0)
 
 
-def _targets(symbols: Any, size: int, label_smoothing: float) -> Any:
-    """Returns q [N, V] for symbols [N]; see `cross_entropy`."""
+def _targets(tokens: Any, size: int, label_smoothing: float) -> Any:
+    """Returns q [N, V] for tokens [N]; see `cross_entropy`."""
     others = label_smoothing / size
     own = 1.0 - label_smoothing + others
     if keras.backend.backend() != "tensorflow":
-        return ops.where(ops.equal(ops.arange(size, dtype="int32"), symbols[:, None]), own, others)
+        return ops.where(ops.equal(ops.arange(size, dtype="int32"), tokens[:, None]), own, others)
     import tensorflow as tf
 
-    return tf.one_hot(symbols, size, own, others)  # written once, while a scatter copies all rows
+    return tf.one_hot(tokens, size, own, others)  # written once, while a scatter copies all rows
 
 
 def perplexity(cross_entropy: float) -> float:
@@ -87,9 +87,9 @@ def perplexity(cross_entropy: float) -> float:
 
 
 def share_of_device(count: Any) -> Any:
-    """Returns the factor from the mean over a device's `count` symbols to its part of the mean over all devices.
+    """Returns the factor from the mean over a device's `count` tokens to its part of the mean over all devices.
 
-    Keras on TensorFlow averages over each device and then over the devices, ignoring their numbers of symbols.
+    Keras on TensorFlow averages over each device and then over the devices, ignoring their numbers of tokens.
     """
     if keras.backend.backend() != "tensorflow":
         return 1.0
@@ -102,11 +102,11 @@ def share_of_device(count: Any) -> Any:
     return count * context.num_replicas_in_sync / ops.maximum(total, 1e-9)
 
 
-class MeanOverSymbols(keras.losses.Loss):
-    """The mean of a loss over the real symbols of the whole batch, those with weight 1.
+class MeanOverTokens(keras.losses.Loss):
+    """The mean of a loss over the real tokens of the whole batch, those with weight 1.
 
     Args:
-        loss: The loss of a symbol; see `training.optimization.losses.register_loss`.
+        loss: The loss of a token; see `training.optimization.losses.register_loss`.
         label_smoothing: Share ε of the target distribution that is spread over the vocabulary, in [0, 1).
 
     Reference:
@@ -135,7 +135,7 @@ def average_over_steps(model: keras.Model) -> None:
 
 
 class TokenCrossEntropy(keras.metrics.Metric):
-    """Mean cross-entropy per real symbol, in nats, over all symbols so far (not a mean of means); no smoothing."""
+    """Mean cross-entropy per real token, in nats, over all tokens so far (not a mean of means); no smoothing."""
 
     def __init__(self, name: str = "cross_entropy"):
         super().__init__(name=name)

@@ -17,9 +17,9 @@ def guide(model: keras.Model, weight: float) -> None:
     """Adds the cross-entropy of attention and alignments to the loss of a compiled model, in training only.
 
     `loss = CE + weight · H`, `H = −(1 / T) Σ_t Σ_j A_tj log α_tj`, where α_t is the attention, the mean over the heads
-    of the last layer, from which symbol t is predicted, and A_t the alignment: `1 / n` for each of the n symbols of the
-    source that are aligned to symbol t. Symbols without alignment add 0 to the sum, but count in T, the number of real
-    symbols. The batch has `alignment` [B, T, S], 1 for aligned symbols.
+    of the last layer, from which token t is predicted, and A_t the alignment: `1 / n` for each of the n tokens of the
+    source that are aligned to token t. Tokens without alignment add 0 to the sum, but count in T, the number of real
+    tokens. The batch has `alignment` [B, T, S], 1 for aligned tokens.
 
     Raises:
         InputError: If the model has no attention.
@@ -56,7 +56,7 @@ def alignment_loss(attention: Any, alignment: Any, weights: Any) -> Any:
 
     Args:
         attention: [B, T, S].
-        alignment: [B, T, S], not 0 for aligned symbols.
+        alignment: [B, T, S], not 0 for aligned tokens.
         weights: [B, T]; those of padding are 0.
     """
     aligned = ops.cast(ops.not_equal(alignment, 0), "float32")

@@ -6,7 +6,7 @@ from typing import Any
 from zoo.errors import InputError, unknown_name
 
 Loss = Callable[[Any, Any, float], Any]
-"""`loss(symbols, logits, label_smoothing)` takes integers [...] and logits [..., V], and returns losses [...]."""
+"""`loss(tokens, logits, label_smoothing)` takes integers [...] and logits [..., V], and returns losses [...]."""
 
 _LOSSES: dict[str, Loss] = {}
 
@@ -14,8 +14,8 @@ _LOSSES: dict[str, Loss] = {}
 def register_loss(name: str) -> Callable[[Loss], Loss]:
     """Returns a decorator that registers a loss for the setting `training.loss`.
 
-    The loss is a function that computes the loss of each symbol, or class, from its logits.
-    `training.optimization.cross_entropy.MeanOverSymbols` masks padding, and averages over symbols and devices.
+    The loss is a function that computes the loss of each token, or class, from its logits.
+    `training.optimization.cross_entropy.MeanOverTokens` masks padding, and averages over tokens and devices.
 
     Args:
         name: The value of the setting.
@@ -27,8 +27,8 @@ def register_loss(name: str) -> Callable[[Loss], Loss]:
         >>> from keras import ops
         >>> from training.optimization.losses import register_loss
         >>> @register_loss("brier")
-        ... def brier(symbols, logits, label_smoothing):
-        ...     targets = ops.one_hot(symbols, logits.shape[-1])
+        ... def brier(tokens, logits, label_smoothing):
+        ...     targets = ops.one_hot(tokens, logits.shape[-1])
         ...     return ops.sum(ops.square(ops.softmax(logits) - targets), axis=-1)
     """
 
@@ -49,7 +49,7 @@ def get_loss(name: str) -> Loss:
 
 
 @register_loss("cross_entropy")
-def _cross_entropy(symbols: Any, logits: Any, label_smoothing: float) -> Any:
+def _cross_entropy(tokens: Any, logits: Any, label_smoothing: float) -> Any:
     from training.optimization.cross_entropy import cross_entropy
 
-    return cross_entropy(symbols, logits, label_smoothing)
+    return cross_entropy(tokens, logits, label_smoothing)

@@ -14,32 +14,32 @@ _MATRIX = 2
 
 
 class _WeightedBatches(keras.optimizers.Optimizer):
-    """An optimizer that weights the batches of a step by their symbols, `g = Σ_i n_i g_i / Σ_i n_i`.
+    """An optimizer that weights the batches of a step by their tokens, `g = Σ_i n_i g_i / Σ_i n_i`.
 
-    With g_i the gradient of the mean loss over the n_i symbols of batch i, g is the gradient of the mean over all
-    symbols of the step, as in one large batch. Keras takes the mean of the g_i.
+    With g_i the gradient of the mean loss over the n_i tokens of batch i, g is the gradient of the mean over all
+    tokens of the step, as in one large batch. Keras takes the mean of the g_i.
     """
 
-    symbols: Any = 1.0  # of the current batch; see `accumulate_over_symbols`
+    tokens: Any = 1.0  # of the current batch; see `accumulate_over_tokens`
     _factor: Any = None
 
     def __init__(self, **options: Any):
         super().__init__(**options)
         if self.gradient_accumulation_steps:
-            self.accumulated_symbols = self.add_variable((), dtype="float32", name="accumulated_symbols")
+            self.accumulated_tokens = self.add_variable((), dtype="float32", name="accumulated_tokens")
 
     def apply(self, grads: Sequence[Any], trainable_variables: Any = None) -> None:
         steps = self.gradient_accumulation_steps
         if not steps:
             super().apply(grads, trainable_variables)
             return
-        symbols = keras.ops.cast(self.symbols, "float32")
-        total = self.accumulated_symbols + symbols
+        tokens = keras.ops.cast(self.tokens, "float32")
+        total = self.accumulated_tokens + tokens
         ends = keras.ops.equal((self._iterations + 1) % steps, 0)
-        self.accumulated_symbols.assign(keras.ops.where(ends, 0.0, total))
+        self.accumulated_tokens.assign(keras.ops.where(ends, 0.0, total))
         # Keras divides the accumulated sum by the number of steps before it clips.
         self._factor = steps / keras.ops.maximum(total, 1e-9)
-        grads = [grad if grad is None else grad * keras.ops.cast(symbols, grad.dtype) for grad in grads]
+        grads = [grad if grad is None else grad * keras.ops.cast(tokens, grad.dtype) for grad in grads]
         super().apply(grads, trainable_variables)
         self._factor = None
 
@@ -55,11 +55,11 @@ class _WeightedBatches(keras.optimizers.Optimizer):
         return super()._clip_gradients(grads)
 
 
-def accumulate_over_symbols(model: keras.Model) -> None:
-    """Makes the optimizer of a compiled model, if it accumulates gradients, weight batches by their symbols.
+def accumulate_over_tokens(model: keras.Model) -> None:
+    """Makes the optimizer of a compiled model, if it accumulates gradients, weight batches by their tokens.
 
     Call it after other functions that replace the model's `train_step`. Losses that a model adds itself
-    (`model.losses`) are also weighted by the symbols of their batch, even if they are means over something else.
+    (`model.losses`) are also weighted by the tokens of their batch, even if they are means over something else.
     """
     optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
     if not optimizer.gradient_accumulation_steps:
@@ -68,20 +68,20 @@ def accumulate_over_symbols(model: keras.Model) -> None:
 
     def train_step(*arguments: Any) -> Any:
         _, y, weights = keras.utils.unpack_x_y_sample_weight(arguments[-1])  # On JAX the state is before the batch.
-        optimizer.symbols = math.prod(y.shape) if weights is None else keras.ops.sum(weights)
+        optimizer.tokens = math.prod(y.shape) if weights is None else keras.ops.sum(weights)
         try:
             return plain(*arguments)
         finally:
-            optimizer.symbols = 1.0
+            optimizer.tokens = 1.0
 
     model.train_step = train_step
 
 
 class Adam(_WeightedBatches, keras.optimizers.Adam):
-    """Adam that squares gradients only after summing them over devices and over the occurrences of a symbol.
+    """Adam that squares gradients only after summing them over devices and over the occurrences of a token.
 
     On TensorFlow the gradient of an embedding is a list of rows, one for each position in the batch. Keras squares and
-    clips these rows, so that the second moment of a frequent symbol and the global norm are too small. With several
+    clips these rows, so that the second moment of a frequent token and the global norm are too small. With several
     devices, it clips the part of each. Besides, this takes one operation per weight instead of Keras' 26, which take a
     third of the time until the first step. On other backends this is Keras' Adam.
 
@@ -186,7 +186,7 @@ class Muon(_WeightedBatches, keras.optimizers.Muon):
 
 
 def _dense(grads: Sequence[Any]) -> Sequence[Any]:
-    """Returns gradients as tensors; those of embeddings on TensorFlow are summed over the occurrences of a symbol."""
+    """Returns gradients as tensors; those of embeddings on TensorFlow are summed over the occurrences of a token."""
     if keras.backend.backend() != "tensorflow":
         return grads
     import tensorflow as tf

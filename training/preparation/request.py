@@ -13,14 +13,14 @@ class PreparationOptions(Options):
 
     shards: int = count(0, "Number of shards of the training split; 0 for one per 250,000 examples.")
     min_symbols: int = size(
-        1, "Leave out training examples with fewer symbols than this on a side; the end counts as one."
+        1, "Leave out training examples with fewer tokens than this on a side; the end counts as one."
     )
     max_symbols: int = count(
-        0, "Leave out training examples with more symbols than this on a side, the end included; 0 for no limit."
+        0, "Leave out training examples with more tokens than this on a side, the end included; 0 for no limit."
     )
     max_ratio: float = number(
         0.0,
-        "Leave out training pairs with a larger ratio of the longer to the shorter side, in symbols; 0 for no limit.",
+        "Leave out training pairs with a larger ratio of the longer to the shorter side, in tokens; 0 for no limit.",
         minimum=0,
     )
     duplicates: str = choice(

@@ -192,8 +192,8 @@ class _Preparation:
         if split == "train" and not plan.dataset.get("joined"):
             _log(f"sorting {examples:,} examples by length")
             order = write_order(self.folder, f"{split}.order", entries, columns)
-        dropped, symbols = _total(report.dropped for report in reports), _total(report.symbols for report in reports)
-        return SplitEntry(examples, jobs[-1].end, dropped, symbols, plan.keeps_texts(split), entries, order)
+        dropped, tokens = _total(report.dropped for report in reports), _total(report.tokens for report in reports)
+        return SplitEntry(examples, jobs[-1].end, dropped, tokens, plan.keeps_texts(split), entries, order)
 
     def _do(self, work: Work, jobs: Sequence[Job], doing: str, is_done: Callable[[Job], bool]) -> None:
         """Runs the jobs that are not done, and reports the progress."""

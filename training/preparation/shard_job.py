@@ -96,7 +96,7 @@ class Report:
     error: str = ""  # the reason of its failure, in one line
     examples: int = 0
     dropped: Mapping[str, int] | None = None  # by reason
-    symbols: Mapping[str, int] | None = None  # by column
+    tokens: Mapping[str, int] | None = None  # by column
     bytes: int = 0
     sha256: str = ""
     skipped: list[str] | None = None  # error messages of lines that are not UTF-8
@@ -159,7 +159,7 @@ class _Shard:
         self.options = context.plan.options if job.split == "train" else PreparationOptions()
         self.texts = {name: StagedTexts(column) for name, column in self.plan.splits[job.split].columns.items()}
         self.dropped: Counter[str] = Counter()
-        self.symbols: Counter[str] = Counter(dict.fromkeys(self.texts, 0))
+        self.tokens: Counter[str] = Counter(dict.fromkeys(self.texts, 0))
         self.skipped: list[str] = []
         self.examples = 0
 
@@ -176,7 +176,7 @@ class _Shard:
                     ends[name] += len(values)
             sha256 = writer.finish()
         size = path.stat().st_size
-        return Report("", self.examples, dict(self.dropped), dict(self.symbols), size, sha256, self.skipped)
+        return Report("", self.examples, dict(self.dropped), dict(self.tokens), size, sha256, self.skipped)
 
     def _columns(self) -> list[str]:
         texts = [text_column(name) for name in self.texts if name != "label"]
@@ -210,7 +210,7 @@ class _Shard:
         for name, column in rows.items():
             lengths = list(map(len, column))
             values = np.fromiter(itertools.chain.from_iterable(column), np.int64, sum(lengths))
-            self.symbols[name] += len(values)
+            self.tokens[name] += len(values)
             yield name, values, lengths
 
     def _text_arrays(self, columns: Mapping[str, list[str]]) -> Iterator[tuple[str, Array, list[int]]]:
@@ -276,9 +276,9 @@ class _Shard:
         keep = np.ones(lengths.shape[1], bool)
         if self.plan.dataset.get("joined"):
             return list(range(len(keep)))
-        self._drop("fewer symbols than min_symbols", keep, lengths.min(axis=0) < options.min_symbols)
+        self._drop("fewer tokens than min_symbols", keep, lengths.min(axis=0) < options.min_symbols)
         if options.max_symbols:
-            self._drop("more symbols than max_symbols", keep, lengths.max(axis=0) > options.max_symbols)
+            self._drop("more tokens than max_symbols", keep, lengths.max(axis=0) > options.max_symbols)
         if options.max_ratio:
             ratio = lengths.max(axis=0) / lengths.min(axis=0)
             self._drop("ratio of lengths above max_ratio", keep, np.greater(ratio, options.max_ratio))

@@ -66,5 +66,5 @@ class ClassifierTask(Task[LabelledData]):
     def sources(self, examples: Labelled) -> list[str]:
         return examples.texts
 
-    def derived(self, cross_entropy: float, symbols: int, examples: Any) -> dict[str, float]:
+    def derived(self, cross_entropy: float, tokens: int, examples: Any) -> dict[str, float]:
         return {}

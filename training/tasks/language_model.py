@@ -15,10 +15,10 @@ from zoo.errors import InputError
 
 
 class LanguageModelTask(Task[TextData]):
-    """Continues a text, symbol by symbol.
+    """Continues a text, token by token.
 
-    The lines of a continuous text are one stream of symbols. After each line it has a line break, if the symbols are
-    characters, or else the end symbol. Separate texts are not joined.
+    The lines of a continuous text are one stream of tokens. After each line it has a line break, if the tokens are
+    characters, or else the end token. Separate texts are not joined.
     """
 
     name = "language_model"
@@ -62,8 +62,8 @@ class LanguageModelTask(Task[TextData]):
     def sources(self, examples: Texts) -> list[str]:
         return examples.texts
 
-    def derived(self, cross_entropy: float, symbols: int, examples: Any) -> dict[str, float]:
+    def derived(self, cross_entropy: float, tokens: int, examples: Any) -> dict[str, float]:
         """Returns the perplexity, and the bits per character, which do not depend on the tokenizer."""
         characters = sum(len(text) + 1 for text in examples.texts)  # the line break or the end counts
-        bits = cross_entropy / math.log(2) * symbols / characters
-        return {**super().derived(cross_entropy, symbols, examples), "bits_per_character": bits}
+        bits = cross_entropy / math.log(2) * tokens / characters
+        return {**super().derived(cross_entropy, tokens, examples), "bits_per_character": bits}

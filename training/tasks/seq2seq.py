@@ -9,7 +9,7 @@ from typing import Any
 from training.config.options import DataConfig
 from training.config.vocabularies import Tokenizers
 from training.data import Pairs, ParallelData
-from training.data.alignments import read_alignments, symbol_links, word_spans
+from training.data.alignments import read_alignments, token_links, word_spans
 from training.data.batching import PairBatches
 from training.data.encoding import encode_split
 from training.data.languages import language_of, target_language
@@ -61,7 +61,7 @@ class Seq2SeqTask(Task[ParallelData]):
 
 
 def _links(path: str, pairs: Pairs, tokenizers: Tokenizers) -> list[Any]:
-    """Returns the aligned symbols of each pair, from a file of word alignments."""
+    """Returns the aligned tokens of each pair, from a file of word alignments."""
     words = read_alignments(Path(path), pairs)
     spans = [
         word_spans(tokenizers[side], texts, tokenizers[side].encode(texts))
@@ -70,7 +70,7 @@ def _links(path: str, pairs: Pairs, tokenizers: Tokenizers) -> list[Any]:
     lost = sum(None in both for both in zip(*spans, strict=True))
     if lost:
         print(
-            f"{lost} of {len(words)} pairs have no alignment: their symbols do not match their words",
+            f"{lost} of {len(words)} pairs have no alignment: their tokens do not match their words",
             file=sys.stderr,
         )
-    return [symbol_links(*pair) for pair in zip(words, *spans, strict=True)]
+    return [token_links(*pair) for pair in zip(words, *spans, strict=True)]

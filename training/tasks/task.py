@@ -73,8 +73,8 @@ class Task(abc.ABC, Generic[DataType]):
     def sources(self, examples: Any) -> list[str]:
         """Returns the input of a model for each example of a split."""
 
-    def derived(self, cross_entropy: float, symbols: int, examples: Any) -> dict[str, float]:
-        """Returns metrics derived from the cross-entropy of a split, the mean in nats over `symbols` symbols."""
+    def derived(self, cross_entropy: float, tokens: int, examples: Any) -> dict[str, float]:
+        """Returns metrics derived from the cross-entropy of a split, the mean in nats over `tokens` tokens."""
         return {"perplexity": perplexity(cross_entropy)}
 
 
@@ -85,5 +85,5 @@ def cut(columns: Sequence[Rows], limit: int, what: str) -> list[Rows]:
     train split"`.
     """
     if too_long := count_longer(columns, limit):
-        print(f"{too_long} of {len(columns[0])} {what} are truncated to {limit} symbols", file=sys.stderr)
+        print(f"{too_long} of {len(columns[0])} {what} are truncated to {limit} tokens", file=sys.stderr)
     return [rows.cut(limit) for rows in columns]

@@ -20,7 +20,7 @@ _KEYS = {
     "max_length min_length no_repeat_ngram_size num_beam_groups num_beams num_return_sequences output_scores prefix "
     "remove_invalid_values repetition_penalty return_dict_in_generate task_specific_params temperature top_k top_p "
     "typical_p",
-    "a family reads the symbols that it needs": "bos_token_id cls_token_id decoder_start_token_id eos_token_id "
+    "a family reads the tokens that it needs": "bos_token_id cls_token_id decoder_start_token_id eos_token_id "
     "mask_token_id pad_token_id sep_token_id",
     "of models with another head": "_num_labels id2label label2id num_labels problem_type summary_activation "
     "summary_first_dropout summary_proj_to_labels summary_type summary_use_proj",
@@ -87,7 +87,7 @@ _GENERATION = {
     "max_time min_length min_new_tokens min_p no_repeat_ngram_size num_beam_groups num_beams num_return_sequences "
     "repetition_penalty temperature top_h top_k top_p typical_p diversity_penalty encoder_no_repeat_ngram_size "
     "encoder_repetition_penalty penalty_alpha renormalize_logits remove_invalid_values",
-    "a family reads the symbols that it needs": "bos_token_id decoder_start_token_id eos_token_id "
+    "a family reads the tokens that it needs": "bos_token_id decoder_start_token_id eos_token_id "
     "forced_bos_token_id pad_token_id",
 }
 _NO_OTHER_ANSWERS = {key for keys in _GENERATION.values() for key in keys.split()}

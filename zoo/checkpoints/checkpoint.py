@@ -148,7 +148,7 @@ class Checkpoint:
         return value
 
     def ends(self, default: int) -> list[int]:
-        """Returns the symbols that end what the model writes, the first of them first.
+        """Returns the tokens that end what the model writes, the first of them first.
 
         Those of `generation_config.json` count, which decides how a model writes; without them those of `config.json`.
 
@@ -163,7 +163,7 @@ class Checkpoint:
             where, value = self.path / _GENERATION, written
         found = list(dict.fromkeys(value if isinstance(value, list) else [value]))
         if not found or not all(isinstance(each, int) and not isinstance(each, bool) for each in found):
-            raise InputError(f"{where}: eos_token_id must be the id of a symbol, or several. Received: {value!r}.")
+            raise InputError(f"{where}: eos_token_id must be the id of a token, or several. Received: {value!r}.")
         return found
 
     def _of_generation(self, name: str) -> Any:
@@ -186,7 +186,7 @@ class Checkpoint:
         return self.path / _GENERATION if (self.path / _GENERATION).is_file() else self.config_file
 
     def decoder_start(self, default: int) -> int:
-        """Returns the symbol that a translator reads before it writes any.
+        """Returns the token that a translator reads before it writes any.
 
         Raises:
             InputError: If `config.json` and `generation_config.json` name different ones: one is trained with, the
@@ -202,14 +202,14 @@ class Checkpoint:
         return start
 
     def end(self, default: int) -> int:
-        """Returns the symbol that ends what the model writes, of a family whose models have one.
+        """Returns the token that ends what the model writes, of a family whose models have one.
 
         Raises:
             InputError: If there are several; see `ends`.
         """
         found = self.ends(default)
         if len(found) > 1:
-            raise InputError(f"{self.path}: eos_token_id must be a single symbol for this family. Received: {found}.")
+            raise InputError(f"{self.path}: eos_token_id must be a single token for this family. Received: {found}.")
         return found[0]
 
     def tied(self, default: bool, embeddings: str, logits: str) -> bool:

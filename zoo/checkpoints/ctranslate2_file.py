@@ -133,15 +133,15 @@ class CTranslate2Checkpoint(Checkpoint):
                 return self.read(name, ()).item()
         return default
 
-    def symbols(self, side: str) -> list[str]:
-        """Returns the vocabulary of `"source"` or `"target"`, a list of symbols.
+    def tokens(self, side: str) -> list[str]:
+        """Returns the vocabulary of `"source"` or `"target"`, a list of tokens.
 
         Raises:
             InputError: If it is missing or damaged.
         """
         for name in (f"{side}_vocabulary", "shared_vocabulary"):
             if (self.path / f"{name}.json").is_file():
-                return [str(symbol) for symbol in self.json(f"{name}.json")]
+                return [str(token) for token in self.json(f"{name}.json")]
             path = self.path / f"{name}.txt"
             if path.is_file():
                 try:

@@ -113,12 +113,12 @@ class MarianCheckpoint(Checkpoint):
         return parsed
 
     def ids(self, path: Path) -> dict[str, int]:
-        """Returns the id of each symbol of a vocabulary in YAML.
+        """Returns the id of each token of a vocabulary in YAML.
 
         Raises:
             InputError: If it is damaged.
         """
         found = self._parsed(path.read_bytes(), path, strings=True)
-        if wrong := [symbol for symbol, i in found.items() if not (isinstance(i, str) and i.isdecimal())]:
+        if wrong := [token for token, i in found.items() if not (isinstance(i, str) and i.isdecimal())]:
             raise InputError(f"{path} is damaged: {wrong[0]!r} has no number.")
-        return {symbol: int(i) for symbol, i in found.items()}
+        return {token: int(i) for token, i in found.items()}

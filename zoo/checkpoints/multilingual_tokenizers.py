@@ -268,7 +268,7 @@ def multilingual_files(
 
 
 def target_name(target: Tokenizer) -> str:
-    """Returns the language of translations that begin with its code alone, and no end symbol before it."""
+    """Returns the language of translations that begin with its code alone, and no end token before it."""
     return str(getattr(target, "names", {}).get(START, ""))
 
 

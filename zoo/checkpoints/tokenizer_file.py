@@ -13,7 +13,7 @@ from zoo.errors import InputError
 from zoo.text import ReorderedSubwordTokenizer, Tokenizer, WordPieceTokenizer
 from zoo.text.subwords import read_model
 
-# What others call start, end and the unknown symbol.
+# What others call start, end and the unknown token.
 _NAMES = (
     ("<s>", "[CLS]", "<bos>", "[BOS]", "<|startoftext|>", "<|begin_of_text|>"),
     ("</s>", "[SEP]", "<eos>", "[EOS]", "<|endoftext|>", "<|end_of_text|>"),
@@ -68,7 +68,7 @@ def _described(path: Path, content: bytes) -> Tokenizer:
 
 
 def _wordpiece(path: Path, described: Mapping[str, Any]) -> WordPieceTokenizer:
-    """Returns a WordPiece, whose texts begin with a symbol if the file puts one there."""
+    """Returns a WordPiece, whose texts begin with a token if the file puts one there."""
     if described.get("post_processor"):
         return described_wordpiece(path, described, {})[0]
     around = {"type": "BertProcessing", "cls": ["[CLS]"], "sep": ["[SEP]"]}

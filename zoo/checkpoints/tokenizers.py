@@ -113,7 +113,7 @@ def _byte_level_bpe(
     size = max(order.original_ids) + 1
     pieces = {index: piece for piece, index in vocabulary.items()}
     if beyond := [piece for piece, index in vocabulary.items() if index >= size]:
-        raise InputError(f"{path}: the vocabulary has {beyond[0]!r}, for which the model has no symbol.")
+        raise InputError(f"{path}: the vocabulary has {beyond[0]!r}, for which the model has no token.")
     pieces |= {index: byte_alphabet()[ord(" ")] * length for length, index in enumerate(runs, start=2)}
     controls = [  # and rows that only fill up the table
         ours for ours, original in enumerate(order.original_ids) if original in special or original not in pieces
@@ -131,20 +131,20 @@ def tokenizer_config(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def check_added(checkpoint: Checkpoint, vocabulary: Mapping[str, int]) -> None:
-    """Checks that no symbols were added to a vocabulary beside its file.
+    """Checks that no tokens were added to a vocabulary beside its file.
 
     Raises:
         InputError: If one was; texts would be read without it.
     """
     added = checkpoint.json(_ADDED) if (checkpoint.path / _ADDED).is_file() else {}
     described = tokenizer_config(checkpoint).get("added_tokens_decoder") or {}
-    for name, symbols in (
+    for name, tokens in (
         (_ADDED, added.items()),
         (_CONFIG, ((content_of(token), int(index)) for index, token in described.items())),
     ):
-        for symbol, index in symbols:
-            if vocabulary.get(symbol) != index:
-                raise added_token_error(checkpoint.path / name, symbol)
+        for token_id, index in tokens:
+            if vocabulary.get(token_id) != index:
+                raise added_token_error(checkpoint.path / name, token_id)
 
 
 def added_token_error(path: Path, token: str) -> InputError:
@@ -153,11 +153,11 @@ def added_token_error(path: Path, token: str) -> InputError:
 
 
 def _runs(path: Path, added: Mapping[str, int]) -> list[int]:
-    """Returns the ids of symbols that are two spaces, three, and so on, which are all that may be added to others."""
+    """Returns the ids of tokens that are two spaces, three, and so on, which are all that may be added to others."""
     runs = [added[" " * length] for length in range(2, len(added) + 2) if " " * length in added]
     if len(runs) != len(added):
         other = next(text for text, index in added.items() if index not in runs)
-        raise InputError(f"{path}: symbols that are added must be special, or runs of spaces. Received: {other!r}.")
+        raise InputError(f"{path}: tokens that are added must be special, or runs of spaces. Received: {other!r}.")
     return runs
 
 
@@ -183,12 +183,12 @@ def mapped_subwords(
 
 
 def single_characters(
-    symbols: Sequence[str], where: str, models: Sequence[str], lowercase: bool = False
+    tokens: Sequence[str], where: str, models: Sequence[str], lowercase: bool = False
 ) -> CharTokenizer:
-    """Returns the tokenizer of a vocabulary that has no SentencePiece model, whose symbols are characters.
+    """Returns the tokenizer of a vocabulary that has no SentencePiece model, whose tokens are characters.
 
     Args:
-        symbols: The ordinary ones, in order.
+        tokens: The ordinary ones, in order.
         where: What the vocabulary is, for the error.
         models: The SentencePiece models that are not there.
         lowercase: See `Tokenizer`.
@@ -196,16 +196,16 @@ def single_characters(
     Raises:
         InputError: If one is of several characters.
     """
-    if any(len(symbol) != 1 for symbol in symbols):
+    if any(len(token_id) != 1 for token_id in tokens):
         raise InputError(
-            f"{where} has symbols of several characters, and the SentencePiece model that makes them is not there: "
+            f"{where} has tokens of several characters, and the SentencePiece model that makes them is not there: "
             f"{', '.join(models)}."
         )
-    return CharTokenizer(symbols, lowercase)
+    return CharTokenizer(tokens, lowercase)
 
 
 SUBWORDS = (SubwordTokenizer, WordTokenizer, MappedSubwordTokenizer, ReorderedSubwordTokenizer)
-"""Tokenizers of a SentencePiece model whose pieces are symbols."""
+"""Tokenizers of a SentencePiece model whose pieces are tokens."""
 _BYTE = "<0x00>"
 
 
@@ -220,7 +220,7 @@ def original_ids_of(tokenizer: Tokenizer) -> tuple[int, ...]:
 
 
 def marian_order(tokenizers: Mapping[str, Tokenizer]) -> Arrangement:
-    """Returns the order of the symbols that both sides of a translator share.
+    """Returns the order of the tokens that both sides of a translator share.
 
     Args:
         tokenizers: Those of source and target.
@@ -238,7 +238,7 @@ def marian_order(tokenizers: Mapping[str, Tokenizer]) -> Arrangement:
     elif source.lowercase or target.lowercase:
         reason = "keep upper case. Received: lowercase=True"
     elif not source.has_end:
-        reason = "put the end symbol behind sources; those of this model do not"
+        reason = "put the end token behind sources; those of this model do not"
     elif source.piece_table() != target.piece_table():
         reason = "have one vocabulary for both sides. Received: shared_vocabulary=False"
     if reason:
@@ -307,7 +307,7 @@ def t5_model(checkpoint: Checkpoint) -> bytes:
 def reordered_subwords(
     checkpoint: Checkpoint, name: str, order: Arrangement, model: bytes | None = None
 ) -> ReorderedSubwordTokenizer:
-    """Returns the tokenizer of a file of SentencePiece; special symbols beyond its pieces are no text.
+    """Returns the tokenizer of a file of SentencePiece; special tokens beyond its pieces are no text.
 
     Args:
         checkpoint: The checkpoint.
@@ -322,12 +322,12 @@ def reordered_subwords(
     processor = read_model(model)
     size = processor.vocab_size()
     named = {}
-    for path, symbol, index, special in added_tokens_of(checkpoint):
-        if index < size and processor.id_to_piece(index) == symbol:
+    for path, token_id, index, special in added_tokens_of(checkpoint):
+        if index < size and processor.id_to_piece(index) == token_id:
             continue
         if not special:
-            raise added_token_error(path, symbol)
-        named[index] = symbol
+            raise added_token_error(path, token_id)
+        named[index] = token_id
     names = {ours: named[i] for ours, i in enumerate(order.original_ids) if i >= size and i in named and ours <= END}
     return ReorderedSubwordTokenizer(model, [i if i < size else NEW for i in order.original_ids], names)
 
@@ -337,9 +337,9 @@ def added_tokens_of(checkpoint: Checkpoint) -> Iterator[tuple[Path, str, int, bo
 
     Texts of the sentinels of T5 are those of no other model.
     """
-    if (checkpoint.path / _ADDED).is_file():  # which does not tell special symbols from words
-        for symbol, index in checkpoint.json(_ADDED).items():
-            yield checkpoint.path / _ADDED, symbol, index, symbol.startswith("<") and symbol.endswith(">")
+    if (checkpoint.path / _ADDED).is_file():  # which does not tell special tokens from words
+        for token_id, index in checkpoint.json(_ADDED).items():
+            yield checkpoint.path / _ADDED, token_id, index, token_id.startswith("<") and token_id.endswith(">")
     for index, token in (tokenizer_config(checkpoint).get("added_tokens_decoder") or {}).items():
         yield checkpoint.path / _CONFIG, content_of(token), int(index), bool(token.get("special"))
     if (checkpoint.path / "tokenizer.json").is_file():
@@ -368,11 +368,11 @@ _START = "<|startoftext|>"
 def decoder_files(
     tokenizer: Tokenizer, tables: Sequence[np.ndarray], family: str
 ) -> tuple[dict[str, Any], Arrangement, bool]:
-    """Returns the files of a decoder's tokenizer by name, the order of ids, and whether texts begin with a symbol.
+    """Returns the files of a decoder's tokenizer by name, the order of ids, and whether texts begin with a token.
 
     Args:
         tokenizer: One that `text_tokenizer` returns.
-        tables: What has a row for each symbol, see `Arrangement.with_start`.
+        tables: What has a row for each token, see `Arrangement.with_start`.
         family: The name of the family, for the error.
 
     Raises:
@@ -452,7 +452,7 @@ def t5_files(tokenizers: Mapping[str, Tokenizer], tables: Sequence[np.ndarray]) 
 
     Args:
         tokenizers: Those of source and target.
-        tables: What has a row for each symbol, see `Arrangement.with_start`.
+        tables: What has a row for each token, see `Arrangement.with_start`.
 
     Raises:
         InputError: If T5 has no such tokenizers.
@@ -461,7 +461,7 @@ def t5_files(tokenizers: Mapping[str, Tokenizer], tables: Sequence[np.ndarray]) 
     kind = ReorderedSubwordTokenizer
     if not isinstance(source, kind) or not source.has_end or source.identity() != target.identity():
         raise InputError(
-            f"T5 has one tokenizer for both sides, {kind.kind}, whose sources end with the end symbol. "
+            f"T5 has one tokenizer for both sides, {kind.kind}, whose sources end with the end token. "
             f"Received: tokenizer={source.kind!r} and {target.kind!r}."
         )
     order = Arrangement(source.model_ids).complete().with_start(tables)

@@ -9,22 +9,22 @@ from zoo.errors import InputError
 from zoo.vocabulary import END, PAD, SPECIAL_PIECES, START, UNKNOWN
 
 NEW = -1
-"""The original id of a symbol that the checkpoint does not have."""
+"""The original id of a token that the checkpoint does not have."""
 
 
 @dataclass(frozen=True)
 class Arrangement:
-    """Which symbol of the checkpoint each of our ids is.
+    """Which token of the checkpoint each of our ids is.
 
     Attributes:
-        original_ids: The id in the checkpoint of each of our ids, or `NEW`. A symbol that is both, say, start and end
+        original_ids: The id in the checkpoint of each of our ids, or `NEW`. A token that is both, say, start and end
             is there twice.
     """
 
     original_ids: tuple[int, ...]
 
     def rows(self, table: np.ndarray, new: float = 0.0) -> np.ndarray:
-        """Returns the rows of a table [V, …] of the checkpoint in our order; those of new symbols are `new`."""
+        """Returns the rows of a table [V, …] of the checkpoint in our order; those of new tokens are `new`."""
         taken = table[np.maximum(self.original_ids, 0)]
         taken[np.equal(self.original_ids, NEW)] = new
         return taken
@@ -36,11 +36,11 @@ class Arrangement:
 
     @property
     def size(self) -> int:
-        """The number of symbols of the checkpoint."""
+        """The number of tokens of the checkpoint."""
         return max(self.original_ids) + 1
 
     def complete(self, pad: bool = True) -> "Arrangement":
-        """Returns the arrangement in which symbols that were new come last, as the checkpoint will have them.
+        """Returns the arrangement in which tokens that were new come last, as the checkpoint will have them.
 
         Args:
             pad: Whether padding is one of them.
@@ -53,10 +53,10 @@ class Arrangement:
     def with_start(self, tables: Iterable[np.ndarray]) -> "Arrangement":
         """Returns the arrangement in which what begins texts has an id of its own, if it needs one.
 
-        Where it was another special symbol as well, training may have made its rows different; it then comes last.
+        Where it was another special token as well, training may have made its rows different; it then comes last.
 
         Args:
-            tables: What has a row for each symbol of ours.
+            tables: What has a row for each token of ours.
         """
         ids = self.original_ids
         twin = next((ours for ours, i in enumerate(ids) if ours != START and i == ids[START]), None)
@@ -69,11 +69,11 @@ def others_as_option(order: Arrangement, others: Sequence[int]) -> str:
     """Returns the option `other_ends` of a language model, of which these are the ids in the checkpoint.
 
     Raises:
-        InputError: If one is no ordinary symbol of the vocabulary.
+        InputError: If one is no ordinary token of the vocabulary.
     """
     ours = {original: index for index, original in enumerate(order.original_ids) if index >= UNKNOWN}
     if unknown := [each for each in others if each not in ours]:
-        raise InputError(f"eos_token_id must be symbols of the vocabulary. Received: {unknown[0]}, among several.")
+        raise InputError(f"eos_token_id must be tokens of the vocabulary. Received: {unknown[0]}, among several.")
     return ",".join(str(ours[each]) for each in others)
 
 
@@ -87,19 +87,19 @@ def arrange(size: int, start: int, end: int, pad: int | None = None, unknown: in
     """Returns the arrangement of a vocabulary.
 
     Args:
-        size: Number of symbols of the checkpoint.
+        size: Number of tokens of the checkpoint.
         start: Its id of what texts begin with; may be the same as another.
         end: Its id of what texts end with.
         pad: Its id of padding, if it has one.
-        unknown: Its id of an unknown symbol, if it has one; else an ordinary symbol has our id of it.
+        unknown: Its id of an unknown token, if it has one; else an ordinary token has our id of it.
 
     Raises:
-        InputError: If one of these is no symbol of the vocabulary.
+        InputError: If one of these is no token of the vocabulary.
     """
     named = {"bos_token_id or decoder_start_token_id": start, "eos_token_id": end, "pad_token_id": pad}
     for name, index in named.items():
         known = index is None or (index == NEW and name != "eos_token_id")
         if not known and (isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < size):
-            raise InputError(f"{name} must be one of the {size:,} symbols of the vocabulary. Received: {index!r}.")
+            raise InputError(f"{name} must be one of the {size:,} tokens of the vocabulary. Received: {index!r}.")
     special = [NEW if pad is None else pad, start, end, *([] if unknown is None else [unknown])]
     return Arrangement((*special, *(i for i in range(size) if i not in special)))

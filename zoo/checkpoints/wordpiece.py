@@ -36,7 +36,7 @@ def wordpiece(
 
     Args:
         checkpoint: The checkpoint.
-        size: Number of symbols of the model.
+        size: Number of tokens of the model.
         names: The special pieces, where `tokenizer_config.json` does not name others.
 
     Raises:
@@ -62,7 +62,7 @@ def described_wordpiece(
         path: The file, for the error.
         described: What it says.
         config: What `tokenizer_config.json` says.
-        size: Number of symbols of the model. Default: those of the tokenizer.
+        size: Number of tokens of the model. Default: those of the tokenizer.
 
     Raises:
         InputError: If it is no WordPiece as BERT has it, or does not go with the model.
@@ -104,7 +104,7 @@ def _wordpiece(
         if name not in vocabulary:
             raise InputError(f"{path}: {unknown_name('piece', name, vocabulary)} Expected the special pieces of BERT.")
     if beyond := [piece for piece, index in vocabulary.items() if index >= size]:
-        raise InputError(f"{path}: the vocabulary has {beyond[0]!r}, for which the model has no symbol.")
+        raise InputError(f"{path}: the vocabulary has {beyond[0]!r}, for which the model has no token.")
     pad, start, end, unknown = (vocabulary[name] for name in names.values())
     order = arrange(size, start, end, pad, unknown)
     pieces = {index: piece for piece, index in vocabulary.items()}

@@ -12,7 +12,7 @@ finished rows are removed and cost nothing.
 
 from zoo.decoding.beam import coverage_penalty, length_penalty
 from zoo.decoding.beam_rules import BEAM_RULES, beam_search
-from zoo.decoding.constraints import Constraints, SpecialIds, sequence_log_prob, symbol_log_probs
+from zoo.decoding.constraints import Constraints, SpecialIds, sequence_log_prob, token_log_probs
 from zoo.decoding.counter_based_random import uniform
 from zoo.decoding.greedy_and_sampling import greedy_search, sample
 from zoo.decoding.while_loops import can_resize
@@ -30,6 +30,6 @@ __all__ = [
     "repeat_rows",
     "sample",
     "sequence_log_prob",
-    "symbol_log_probs",
+    "token_log_probs",
     "uniform",
 ]

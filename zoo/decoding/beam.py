@@ -112,28 +112,28 @@ class BeamSearch(Search):
         count = min(2 * size, logits.shape[-1])  # extensions per beam, at most 2K of which can be among the best
         logits = self.constraints.without_early_end(logits, index)
         allowed = ban_special(logits, self.special)
-        best, symbols = top_k(allowed, count)
+        best, tokens = top_k(allowed, count)
         total = self.log_total(logits, allowed, best)
         if self.constraints.no_repeat_ngram:
             history = ops.reshape(rows["live_ids"], (batch * size, -1))
-            best, symbols = top_k(self.constraints.without_repeats(allowed, history, index), count)
+            best, tokens = top_k(self.constraints.without_repeats(allowed, history, index), count)
         log_probs = ops.reshape(best - total[:, None], (batch, size, count))
-        symbols = ops.reshape(ops.cast(symbols, "int32"), (batch, size, count))
+        tokens = ops.reshape(ops.cast(tokens, "int32"), (batch, size, count))
         if self.constraints.prompt is not None:
-            log_probs, symbols = self._force(*self.constraints.prompt_symbols(rows, index), log_probs, symbols)
+            log_probs, tokens = self._force(*self.constraints.prompt_tokens(rows, index), log_probs, tokens)
         if self.constraints.forces_end:
             ends = ops.full_like(rows["max_length"], self.special.end)
-            log_probs, symbols = self._force(ends, self.constraints.must_end(rows, index), log_probs, symbols)
+            log_probs, tokens = self._force(ends, self.constraints.must_end(rows, index), log_probs, tokens)
         scores = ops.reshape(rows["live_scores"][:, :, None] + log_probs, (batch, size * count))
         scores, indices = ops.top_k(scores, 2 * size)
         indices = ops.cast(indices, "int32")
-        return scores, indices // count, take_per_row(ops.reshape(symbols, (batch, size * count)), indices)
+        return scores, indices // count, take_per_row(ops.reshape(tokens, (batch, size * count)), indices)
 
-    def _force(self, forced: Any, is_forced: Any, log_probs: Any, symbols: Any) -> tuple[Any, Any]:
-        """Returns log probabilities and symbols with one symbol [B], where it is forced [B], as the only extension."""
+    def _force(self, forced: Any, is_forced: Any, log_probs: Any, tokens: Any) -> tuple[Any, Any]:
+        """Returns log probabilities and tokens with one token [B], where it is forced [B], as the only extension."""
         is_forced = is_forced[:, None, None]
         first_only = ops.where(ops.arange(log_probs.shape[-1]) == 0, 0.0, LOWEST)
-        return ops.where(is_forced, first_only, log_probs), ops.where(is_forced, forced[:, None, None], symbols)
+        return ops.where(is_forced, first_only, log_probs), ops.where(is_forced, forced[:, None, None], tokens)
 
     def advance(self, index: Any, rows: Rows, state: Any, memory: Any) -> tuple[Rows, Any]:
         logits, *attention, state = self.step(ops.reshape(rows["last"], (-1,)), state, memory)
@@ -142,7 +142,7 @@ class BeamSearch(Search):
         length = index + 1
         ends = self.special.are_ends(chosen)
         if self.constraints.prompt is not None:
-            ends = ops.logical_and(ends, ops.logical_not(self.constraints.prompt_symbols(rows, index)[1])[:, None])
+            ends = ops.logical_and(ends, ops.logical_not(self.constraints.prompt_tokens(rows, index)[1])[:, None])
         chosen = self.special.with_one_end(chosen, ends)
         ids = ops.where(ops.equal(self.columns, index), chosen[:, :, None], take_per_row(rows["live_ids"], parents))
         # At its maximum length, a hypothesis ends without an end token.

@@ -27,13 +27,13 @@ class SpecialIds:
     pad: int
     other_ends: tuple[int, ...] = ()
 
-    def are_ends(self, symbols: Any) -> Any:
+    def are_ends(self, tokens: Any) -> Any:
         """Returns which tokens end a sequence, boolean."""
-        return functools.reduce(ops.logical_or, [ops.equal(symbols, end) for end in (self.end, *self.other_ends)])
+        return functools.reduce(ops.logical_or, [ops.equal(tokens, end) for end in (self.end, *self.other_ends)])
 
-    def with_one_end(self, symbols: Any, ends: Any) -> Any:
+    def with_one_end(self, tokens: Any, ends: Any) -> Any:
         """Returns tokens in which those that end a sequence are replaced by `end`."""
-        return ops.where(ends, self.end, symbols) if self.other_ends else symbols
+        return ops.where(ends, self.end, tokens) if self.other_ends else tokens
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,14 +42,14 @@ class Constraints:
 
     Args:
         special: The special ids.
-        max_lengths: Largest number of symbols of each row, including the prompt and the end, int32 [B].
+        max_lengths: Largest number of tokens of each row, including the prompt and the end, int32 [B].
         room: Largest of them, an integer or a scalar tensor: the width of the result.
         prompt: What rows begin with, int32 [B, P], padded at the end, P at least 1; or `None`.
-        no_repeat_ngram: No sequence of n symbols occurs twice, including the prompt's; 0 for no such constraint.
-        begins_with_prompt: Whether the first symbol of each prompt takes the place of the start symbol; no row's prompt
-            is then empty. Beam search always begins with the start symbol.
-        min_length: How many symbols, the prompt's included, come before the end at least; at most `max_lengths`.
-        forces_end: Whether the last symbol that a row has room for is the end, unless it is the prompt's. It takes
+        no_repeat_ngram: No sequence of n tokens occurs twice, including the prompt's; 0 for no such constraint.
+        begins_with_prompt: Whether the first token of each prompt takes the place of the start token; no row's prompt
+            is then empty. Beam search always begins with the start token.
+        min_length: How many tokens, the prompt's included, come before the end at least; at most `max_lengths`.
+        forces_end: Whether the last token that a row has room for is the end, unless it is the prompt's. It takes
             nothing from the log probability.
 
     Reference:
@@ -78,13 +78,13 @@ class Constraints:
             rows["prompt_length"] = ops.sum(ops.cast(ops.not_equal(self.prompt, self.special.pad), "int32"), axis=1)
         return rows
 
-    def prompt_symbols(self, rows: dict[str, Any], index: Any) -> tuple[Any, Any]:
+    def prompt_tokens(self, rows: dict[str, Any], index: Any) -> tuple[Any, Any]:
         """Returns the prompts' tokens at `index`, [B], and which rows (of `by_row`) have one, boolean [B]."""
         return take(rows["prompt"], index, axis=1), index < rows["prompt_length"]
 
     @property
     def changes_choice(self) -> bool:
-        """Whether another symbol than the most probable one may be the one to take."""
+        """Whether another token than the most probable one may be the one to take."""
         return bool(self.no_repeat_ngram) or self.prompt is not None or self.forces_end
 
     def must_end(self, rows: dict[str, Any], index: Any) -> Any:
@@ -92,7 +92,7 @@ class Constraints:
         last = index + 1 >= rows["max_length"]
         if self.prompt is None:
             return last
-        return ops.logical_and(last, ops.logical_not(self.prompt_symbols(rows, index)[1]))
+        return ops.logical_and(last, ops.logical_not(self.prompt_tokens(rows, index)[1]))
 
     def without_early_end(self, logits: Any, index: Any) -> Any:
         """Returns logits [R, V] of the tokens at `index`, with those of ends at `LOWEST` before `min_length`."""
@@ -133,7 +133,7 @@ def sequence_log_prob(logits: Any, ids: Any, special: SpecialIds) -> Any:
     return ops.sum(_log_probs_of(ids, _log_probs(logits, special), special), axis=1)
 
 
-def symbol_log_probs(logits: Any, ids: Any, special: SpecialIds, alternatives: int) -> dict[str, Any]:
+def token_log_probs(logits: Any, ids: Any, special: SpecialIds, alternatives: int) -> dict[str, Any]:
     """Returns the log probability of each of the padded ids [B, T], and the most probable ids in its place.
 
     Args:
@@ -148,11 +148,11 @@ def symbol_log_probs(logits: Any, ids: Any, special: SpecialIds, alternatives: i
         padding, these are padding and 0.
     """
     log_probs = _log_probs(logits, special)
-    values, symbols = ops.top_k(log_probs, min(alternatives, log_probs.shape[-1]))
+    values, tokens = ops.top_k(log_probs, min(alternatives, log_probs.shape[-1]))
     is_real = ops.expand_dims(ops.not_equal(ids, special.pad), -1)
     return {
         "log_probs": _log_probs_of(ids, log_probs, special),
-        "alternatives": ops.where(is_real, ops.cast(symbols, "int32"), special.pad),
+        "alternatives": ops.where(is_real, ops.cast(tokens, "int32"), special.pad),
         "alternative_log_probs": ops.where(is_real, values, 0.0),
     }
 

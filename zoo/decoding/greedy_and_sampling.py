@@ -58,8 +58,8 @@ class _SingleSequenceSearch(Search):
         ends = self.special.are_ends(chosen)
         uncounted = rows["finished"]  # rows whose log probability does not change
         if self.constraints.prompt is not None:
-            symbols, in_prompt = self.constraints.prompt_symbols(rows, index)
-            chosen = ops.where(in_prompt, symbols, chosen)
+            tokens, in_prompt = self.constraints.prompt_tokens(rows, index)
+            chosen = ops.where(in_prompt, tokens, chosen)
             ends = ops.logical_and(ends, ops.logical_not(in_prompt))
             uncounted = ops.logical_or(uncounted, in_prompt)
         if self.constraints.forces_end:

@@ -9,7 +9,7 @@ from zoo import decoding
 from zoo.models.shared.embeddings import weights_of_steps
 from zoo.vocabulary import END, PAD, START
 
-SYMBOLS = decoding.SpecialIds(start=START, end=END, pad=PAD)
+TOKENS = decoding.SpecialIds(start=START, end=END, pad=PAD)
 
 
 def shifted(ids: Any) -> Any:

@@ -67,9 +67,9 @@ class Ensemble(keras.Model):
         pairs = zip(self.members, memory, strict=True)
         return tuple(member.initial_state(own_memory, max_length, sharing) for member, own_memory in pairs)
 
-    def readout(self, symbols: Any) -> Any:
+    def readout(self, tokens: Any) -> Any:
         """See `Seq2SeqModel`."""
-        return tuple(member.readout(symbols) for member in self.members)
+        return tuple(member.readout(tokens) for member in self.members)
 
     def decode_step(
         self,

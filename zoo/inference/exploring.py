@@ -98,8 +98,8 @@ def continuation_view(run: "LanguageModelRun", text: str, **options: Any) -> Vie
 
 def _notes(run: "Run", text: str, count: int) -> list[str]:
     """Returns a note if a text has more tokens than are shown."""
-    (symbols,) = run.reader.encode([text])
-    return [CUT.format(count=count)] if len(symbols) > count else []
+    (tokens,) = run.reader.encode([text])
+    return [CUT.format(count=count)] if len(tokens) > count else []
 
 
 def _answer(

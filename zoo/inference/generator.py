@@ -7,7 +7,7 @@ from keras import ops
 
 from zoo import decoding
 from zoo.decoding_options import GenerationOptions
-from zoo.inference.decoders import SYMBOLS, Decoder, Wrapper, shifted
+from zoo.inference.decoders import TOKENS, Decoder, Wrapper, shifted
 from zoo.vocabulary import PAD, START
 
 
@@ -17,7 +17,7 @@ def constraints(model: Any, prompt: Any, max_length: int, no_repeat_ngram: int) 
         is_empty = ops.logical_and(ops.equal(prompt, PAD), ops.equal(ops.arange(ops.shape(prompt)[1]), 0))
         prompt = ops.where(is_empty, START, prompt)
     limits = ops.full((ops.shape(prompt)[0],), max_length, dtype="int32")
-    special = dataclasses.replace(SYMBOLS, other_ends=tuple(model.other_end_ids))
+    special = dataclasses.replace(TOKENS, other_ends=tuple(model.other_end_ids))
     return decoding.Constraints(special, limits, max_length, prompt, no_repeat_ngram, not model.start_symbol)
 
 
@@ -46,7 +46,7 @@ class TextScorer(Wrapper):
         return self.model({"tokens": shifted(tokens)}, training=False), tokens
 
     def call(self, inputs: dict[str, Any]) -> Any:
-        return decoding.sequence_log_prob(*self.logits(inputs), SYMBOLS)
+        return decoding.sequence_log_prob(*self.logits(inputs), TOKENS)
 
 
 class Generator(Decoder):

@@ -11,7 +11,7 @@ from zoo.inference.answers import TextAttention
 from zoo.inference.base_run import Inputs, Run, as_texts, cut_texts
 from zoo.inference.exploring import continuation_view
 from zoo.inference.generator import Generator, TextScorer
-from zoo.inference.predictions import Prediction, SymbolScorer, read_predictions
+from zoo.inference.predictions import Prediction, TokenScorer, read_predictions
 from zoo.inference.text_encoder_run import Tokenizers
 from zoo.vocabulary import END, PAD, START
 
@@ -178,7 +178,7 @@ class LanguageModelRun(Run):
         def inputs(indices: list[int], batch: np.ndarray) -> Inputs:
             return {"tokens": batch, "before": self._pad_like(batch, [before[index] for index in indices])}
 
-        scorer = self._predictor("predictions", lambda: SymbolScorer(TextScorer(self.model)))
+        scorer = self._predictor("predictions", lambda: TokenScorer(TextScorer(self.model)))
         outputs = self._predict(scorer, rows, batch_size, inputs, self.model.max_length)
         return [read_predictions(self.tokenizers.text, row, output) for row, output in zip(rows, outputs, strict=True)]
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from zoo import decoding
-from zoo.inference.decoders import SYMBOLS, Wrapper
+from zoo.inference.decoders import TOKENS, Wrapper
 from zoo.text import Tokenizer
 
 ALTERNATIVES = 5
@@ -26,7 +26,7 @@ class Prediction(NamedTuple):
     alternatives: list[tuple[str, float]]
 
 
-class SymbolScorer(Wrapper):
+class TokenScorer(Wrapper):
     """The log probability of each token, with the same code in Python and in the exported graph.
 
     Args:
@@ -37,7 +37,7 @@ class SymbolScorer(Wrapper):
         inputs: The inputs of the scorer.
 
     Returns:
-        See `zoo.decoding.symbol_log_probs`.
+        See `zoo.decoding.token_log_probs`.
     """
 
     def __init__(self, scorer: Any, alternatives: int = ALTERNATIVES) -> None:
@@ -46,14 +46,14 @@ class SymbolScorer(Wrapper):
 
     def call(self, inputs: dict[str, Any]) -> dict[str, Any]:
         logits, ids = self.model.logits(inputs)
-        return decoding.symbol_log_probs(logits, ids, SYMBOLS, self.alternatives)
+        return decoding.token_log_probs(logits, ids, TOKENS, self.alternatives)
 
 
 def read_predictions(tokenizer: Tokenizer, ids: list[int], output: dict[str, np.ndarray]) -> list[Prediction]:
-    """Returns the outputs of a `SymbolScorer` for one row of ids as `Prediction`s."""
+    """Returns the outputs of a `TokenScorer` for one row of ids as `Prediction`s."""
     return [
-        Prediction(token, float(log_prob), list(zip(tokenizer.pieces(symbols), map(float, values), strict=True)))
-        for token, log_prob, symbols, values in zip(
+        Prediction(token, float(log_prob), list(zip(tokenizer.pieces(tokens), map(float, values), strict=True)))
+        for token, log_prob, tokens, values in zip(
             tokenizer.pieces(ids),
             output["log_probs"],
             output["alternatives"].tolist(),

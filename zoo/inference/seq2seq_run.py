@@ -14,7 +14,7 @@ from zoo.explorer import View
 from zoo.inference.answers import TextAttention
 from zoo.inference.base_run import Inputs, Run, as_texts, read_texts
 from zoo.inference.exploring import translation_view
-from zoo.inference.predictions import Prediction, SymbolScorer, read_predictions
+from zoo.inference.predictions import Prediction, TokenScorer, read_predictions
 from zoo.inference.shortlist import Shortlist
 from zoo.inference.translator import LEAST_LOG_PROB, Scorer, Translator
 from zoo.text import Tokenizer
@@ -206,7 +206,7 @@ class Seq2SeqRun(Run):
         def inputs(indices: list[int], batch: np.ndarray) -> Inputs:
             return {"source": batch, "target": self._pad_like(batch, [hypotheses[index].ids for index in indices])}
 
-        scorer = self._predictor("predictions", lambda: SymbolScorer(Scorer(self.model)))
+        scorer = self._predictor("predictions", lambda: TokenScorer(Scorer(self.model)))
         outputs = self._predict(scorer, self.source_ids(texts), batch_size, inputs)
         tokenizer = self.tokenizers.target
         return [

@@ -122,7 +122,7 @@ class Shortlist:
             # The priority of padding does not matter, because padding is in every shortlist.
             counts = ops.tile(ops.arange(width, 0, -1, dtype="int32"), (ops.size(source),))
             # All tokens are appended, so that each has a value.
-            symbols = ops.concatenate([likely, ops.arange(total, dtype="int32")])
-            priority = ops.segment_max(ops.concatenate([counts, priority]), symbols, num_segments=total)
+            tokens = ops.concatenate([likely, ops.arange(total, dtype="int32")])
+            priority = ops.segment_max(ops.concatenate([counts, priority]), tokens, num_segments=total)
         _, chosen = ops.top_k(priority * total - rank, size)
         return ops.sort(ops.cast(chosen, "int32"))

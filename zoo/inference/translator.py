@@ -8,7 +8,7 @@ from keras import ops
 from zoo import decoding
 from zoo.decoding_options import TranslationOptions
 from zoo.errors import InputError
-from zoo.inference.decoders import SYMBOLS, Decoder, Wrapper, shifted
+from zoo.inference.decoders import TOKENS, Decoder, Wrapper, shifted
 from zoo.inference.shortlist import Shortlist, check_readout
 from zoo.vocabulary import PAD
 
@@ -44,7 +44,7 @@ class Scorer(Wrapper):
 
     def call(self, inputs: dict[str, Any]) -> Any:
         logits, target = self.logits(inputs)
-        return decoding.sequence_log_prob(logits[:, self.forced :], target[:, self.forced :], SYMBOLS)
+        return decoding.sequence_log_prob(logits[:, self.forced :], target[:, self.forced :], TOKENS)
 
 
 class Translator(Decoder):
@@ -99,7 +99,7 @@ class Translator(Decoder):
             capacity, limits = longest, ops.full_like(lengths, longest)
         limits = ops.where(lengths > 0, limits, 0)  # The translation of an empty source is empty.
         return decoding.Constraints(
-            SYMBOLS,
+            TOKENS,
             limits,
             capacity,
             prefix,
@@ -119,18 +119,18 @@ class Translator(Decoder):
         )
         return logits, *(ops.mean(weights, axis=(1, 2)) for weights in attention), state
 
-    def _step_among(self, symbols: Any, readout: Any, last: Any, state: Any, memory: Any) -> tuple[Any, ...]:
+    def _step_among(self, tokens: Any, readout: Any, last: Any, state: Any, memory: Any) -> tuple[Any, ...]:
         """Runs `_step` on tokens that are numbered by their positions in a shortlist."""
-        return self._step(ops.take(symbols, last), state, memory, readout=readout)
+        return self._step(ops.take(tokens, last), state, memory, readout=readout)
 
     def search(self, inputs: dict[str, Any]) -> dict[str, Any]:
         if self.shortlist is None:
             return self._search(inputs, self._step)
         # The special tokens are the first of every shortlist, so their positions are their ids.
-        symbols = self.shortlist.candidates(inputs["source"], self.options.shortlist)
-        step = functools.partial(self._step_among, symbols, self.model.readout(symbols))
+        tokens = self.shortlist.candidates(inputs["source"], self.options.shortlist)
+        step = functools.partial(self._step_among, tokens, self.model.readout(tokens))
         results = self._search(inputs, step)
-        return {**results, "ids": ops.take(symbols, results["ids"])}
+        return {**results, "ids": ops.take(tokens, results["ids"])}
 
     def _search(self, inputs: dict[str, Any], step: Any) -> dict[str, Any]:
         source, options = inputs["source"], self.options

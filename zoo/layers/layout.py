@@ -15,8 +15,8 @@ MODEL, SHARDED = "model", "fsdp"
 # The end of a variable's path, and the dimensions that `model` and `fsdp` split by preference, counted from the end.
 _LAYOUTS = (
     (r"(attention|feed_forward)/output/kernel", {MODEL: -2, SHARDED: -1}),  # sums over heads or hidden units
-    (r"embeddings", {MODEL: -2, SHARDED: -1}),  # the symbols
-    (r"kernel", {MODEL: -1, SHARDED: -2}),  # heads, hidden units, gates, or the symbols of the output
+    (r"embeddings", {MODEL: -2, SHARDED: -1}),  # the tokens
+    (r"kernel", {MODEL: -1, SHARDED: -2}),  # heads, hidden units, gates, or the tokens of the output
 )
 
 

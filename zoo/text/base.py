@@ -70,8 +70,8 @@ class Tokenizer(abc.ABC):
     """Converts strings to rows of ids and back. `kind` is the name of the class in files and configurations.
 
     Attributes:
-        has_start: Whether texts that are classified or embedded begin with the start symbol, as those of BERT do.
-        has_end: Whether whole texts end with the end symbol where a model reads them; see `without_end`.
+        has_start: Whether texts that are classified or embedded begin with the start token, as those of BERT do.
+        has_end: Whether whole texts end with the end token where a model reads them; see `without_end`.
         around: What else is around whole texts, such as the code of a language.
 
     Args:

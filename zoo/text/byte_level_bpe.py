@@ -146,38 +146,38 @@ class ByteLevelBPETokenizer(Tokenizer):
             self._cache[word] = ids
         return ids
 
-    def _merged(self, symbols: list[int]) -> tuple[int, ...]:
+    def _merged(self, tokens: list[int]) -> tuple[int, ...]:
         """Returns the ids of a word, given the ids of its bytes.
 
         The ids form a linked list, and the pairs a heap, which takes O(n log n); words may be as long as the text.
         """
-        end = len(symbols)
+        end = len(tokens)
         before, after = list(range(-1, end - 1)), list(range(1, end + 1))
         candidates = [
             (self._ranks[pair][0], place, pair)
-            for place, pair in enumerate(zip(symbols, symbols[1:], strict=False))
+            for place, pair in enumerate(zip(tokens, tokens[1:], strict=False))
             if pair in self._ranks
         ]
         heapq.heapify(candidates)
 
         def push(place: int) -> None:
             if place >= 0 and after[place] < end:
-                pair = symbols[place], symbols[after[place]]
+                pair = tokens[place], tokens[after[place]]
                 if pair in self._ranks:
                     heapq.heappush(candidates, (self._ranks[pair][0], place, pair))
 
         while candidates:
             _, place, pair = heapq.heappop(candidates)
             right = after[place]
-            if symbols[place] < 0 or right >= end or (symbols[place], symbols[right]) != pair:
+            if tokens[place] < 0 or right >= end or (tokens[place], tokens[right]) != pair:
                 continue  # one of the two was merged with another
-            symbols[place], symbols[right] = self._ranks[pair][1], -1
+            tokens[place], tokens[right] = self._ranks[pair][1], -1
             after[place] = after[right]
             if after[place] < end:
                 before[after[place]] = place
             push(before[place])
             push(place)
-        return tuple(symbol for symbol in symbols if symbol >= 0)
+        return tuple(token for token in tokens if token >= 0)
 
     def piece_table(self) -> tuple[str, ...]:
         """See `Tokenizer`; a space is printed as ▁, and incomplete characters as bytes, `"<0xE2>"`."""

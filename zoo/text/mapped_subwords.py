@@ -32,7 +32,7 @@ class MappedSubwordTokenizer(Tokenizer):
         original_ids: The id of each of these in the checkpoint that they come from, −1 for none.
         tidy: Whether spaces before English punctuation are left out of texts.
         controls: Ids of further pieces that are no text: texts never get them, and they decode to nothing.
-        has_codes: Whether a code at the beginning of a text is one symbol.
+        has_codes: Whether a code at the beginning of a text is one token.
 
     Raises:
         InputError: The bytes are not a SentencePiece model, or the pieces do not begin with the special ones.

@@ -22,7 +22,7 @@ class ReorderedSubwordTokenizer(SubwordTokenizer):
         model_ids: The id in the model of each of our ids, −1 for none. The first four are the special ones; pieces that
             are not in it are unknown. Where what is unknown has none, it is left out of texts, which are the pieces,
             joined, without the space before the first one, as `tokenizers` has it.
-        names: What special symbols are called in the checkpoint that the model has no piece for, by our id.
+        names: What special tokens are called in the checkpoint that the model has no piece for, by our id.
         original_ids: The id in the checkpoint of each of our ids, −1 for none, where that is not the one in the model.
         tidy: Whether spaces before English punctuation are left out of texts, see `zoo.text.mapped_subwords.tidied`.
 

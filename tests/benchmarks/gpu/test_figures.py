@@ -193,9 +193,9 @@ def test_command_refuses_what_cannot_be(arguments, received, tmp_path, capsys):
     assert ended.value.code == 2 and received in capsys.readouterr().err
 
 
-def test_a_model_of_pytorch_is_measured_for_as_many_symbols_as_ours():
+def test_a_model_of_pytorch_is_measured_for_as_many_tokens_as_ours():
     by_name = {}
     for figure in plan.figures():
         if figure.kind in ("translator", "language_model"):
             by_name.setdefault(figure.name, []).append(figure.work["batch"] * figure.work["target_length"])
-    assert all(len(set(symbols)) == 1 and math.isclose(symbols[0], 32_768) for symbols in by_name.values())
+    assert all(len(set(tokens)) == 1 and math.isclose(tokens[0], 32_768) for tokens in by_name.values())

@@ -19,7 +19,7 @@ def test_missing_text_is_named(tmp_path, capsys, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-def test_batches_have_every_pair_once_and_no_more_symbols_than_asked_for():
+def test_batches_have_every_pair_once_and_no_more_tokens_than_asked_for():
     pairs = [([number] * (1 + number % 7), [number] * (1 + number % 5)) for number in range(200)]
     batches = _batches(pairs, Recipe(batch_tokens=40))
     first, again = (list(itertools.islice(_batches(pairs, Recipe(batch_tokens=40)), 20)) for _ in range(2))

@@ -17,7 +17,7 @@ def test_batches_of_sentences_and_answers_have_their_length(tmp_path):
     batches.check_length(sources[0], np.array([[4, 5, 6, 7, 8]]))
     batches.check_length(sources[0], np.array([[4, 5, 2, 7, 8]]), end=None)
     for short in ([[4, 5, 6]], [[4, 5, 2, 0, 0]]):
-        with pytest.raises(ValueError, match="Expected .* symbols. Received"):
+        with pytest.raises(ValueError, match="Expected .* tokens. Received"):
             batches.check_length(sources[0], np.array(short))
     (tmp_path / "ids.json").write_text("[[4, 5]]", encoding="ascii")
 

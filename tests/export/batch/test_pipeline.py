@@ -256,7 +256,7 @@ def test_a_full_disk(tmp_path, model, capsys, caplog, largest_file, line, file):
     largest_file(1000 if line else 100)
     status, output, errors = command(capsys, *arguments)
     assert (status, output, errors.count("\n"), caplog.records) == (1, "", 1, [])
-    assert errors.startswith(f"error: {tmp_path}/out/{file}: a file is larger than is allowed here")
+    assert errors.startswith(f"error: {tmp_path}/out/{file}: a file exceeds the maximum size")
     left = {path.name for path in (tmp_path / "out").iterdir()}
     assert left == ({"batch.json"} if line else set()), "nothing that is not whole"
 

@@ -222,7 +222,8 @@ def test_a_reader_that_has_had_enough(scripted_address):
         process.stdout.close()
         process.stdin.write(b"a\n")
         process.stdin.close()
-        assert process.stderr.read() == b"error: nobody reads the output any more (broken pipe)\n"
+        said = process.stderr.read()
+        assert said.startswith(b"error: broken pipe") and said.count(b"\n") == 1
         assert process.wait(SECONDS) == 1
 
 

@@ -1,4 +1,4 @@
-"""What exports show of the inside of models, as Python shows it: vectors, attention, and predictions of symbols."""
+"""What exports show of the inside of models, as Python shows it: vectors, attention, and predictions of tokens."""
 
 from types import SimpleNamespace
 
@@ -38,7 +38,7 @@ def assert_tokens(values, expected):
 
 
 def assert_predicted(outputs, row, predictions):
-    """Checks the symbols of an answer, how probable they are, and what else could stand in their places."""
+    """Checks the tokens of an answer, how probable they are, and what else could stand in their places."""
     assert_tokens(outputs["target_tokens"][row], [each.token for each in predictions])
     assert_padded(outputs["token_log_probs"][row], np.array([each.log_prob for each in predictions]))
     for place, each in enumerate(predictions):
@@ -106,7 +106,7 @@ def check_refused(case):
         refused(case.ask, ["red", "a"], "attention_all", naming=[f"`{name}`", *words], **{name: np.int32(numbers)})
 
 
-def test_symbols_of_the_best_translation(text_case):
+def test_tokens_of_the_best_translation(text_case):
     outputs, best = text_case.ask(TEXTS, "attention_all"), text_case.run.nbest(TEXTS, beam_size=1)
     assert texts_of(outputs["text"]) == [answer.text for answer, *_ in best]
     for row, predictions in enumerate(text_case.run.predictions(TEXTS, [answer for answer, *_ in best])):
@@ -128,7 +128,7 @@ def test_another_translation_for_each_text():
 
 
 @pytest.mark.nightly
-def test_symbols_of_another_translation(text_case):
+def test_tokens_of_another_translation(text_case):
     known = text_case.ask(TEXTS, "nbest")
     for numbers in ([2, 0, -1, 3, 1], [1]):
         outputs = text_case.ask(TEXTS, "attention_nbest", hypothesis=np.int32(numbers))
@@ -139,7 +139,7 @@ def test_symbols_of_another_translation(text_case):
     assert {len(values) for values in text_case.ask([], "attention_nbest").values()} == {0}
 
 
-def test_symbols_of_a_text_that_a_language_model_reads(lines_case):
+def test_tokens_of_a_text_that_a_language_model_reads(lines_case):
     """And its attention, as the client draws it."""
     texts = ["abcd", "", "abcdefgh" * 9]
     outputs = lines_case.ask(texts, "attention_all")

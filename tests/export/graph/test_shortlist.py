@@ -1,4 +1,4 @@
-"""Exports that translate with few target symbols."""
+"""Exports that translate with few target tokens."""
 
 import json
 import shutil
@@ -52,8 +52,8 @@ def answers(graph, texts=TEXTS):
 
 
 @pytest.mark.parametrize("options", nightly_unless({}.__eq__, [{}, {"weights": "int8"}, {"beam_size": 2}]), ids=str)
-def test_with_few_symbols(run, options):
-    """Answers are those of Python, and a batch has the symbols of all its texts."""
+def test_with_few_tokens(run, options):
+    """Answers are those of Python, and a batch has the tokens of all its texts."""
     graph, search = graph_of(run, **options, shortlist=SIZE), {"beam_size": options.get("beam_size", 1)}
     found, log_probs = answers(graph)
     assert found != run.translate(TEXTS, **search), "the shortlist makes a difference"
@@ -66,8 +66,8 @@ def test_with_few_symbols(run, options):
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("options", [{}, {"weights": "int8"}], ids=str)
-def test_with_all_symbols(run, options):
-    """Answers are the same, and so are scores, with few symbols too; without a shortlist nothing is stored."""
+def test_with_all_tokens(run, options):
+    """Answers are the same, and so are scores, with few tokens too; without a shortlist nothing is stored."""
     whole, graph = graph_of(run, **options), graph_of(run, **options, shortlist=1000)
     (expected, log_probs), (found, same_log_probs) = answers(whole), answers(graph)
     assert found == expected
@@ -97,7 +97,7 @@ def test_it_is_learned_measured_and_exported(text_workdir, tmp_path, capsys):
     result = json.loads(capsys.readouterr().out)
     assert result["shortlist"] == SIZE and result["split"] == "val" and 0 <= result["outside"] < 0.5
     assert {"bleu", "bleu_of_all", "chrf", "chrf_of_all"} <= result.keys()
-    measured = f"{100 * result['outside']:.2f} % of the symbols outside, bleu {result['bleu_of_all']:.4f} → "
+    measured = f"{100 * result['outside']:.2f} % of the tokens outside, bleu {result['bleu_of_all']:.4f} → "
     options = ["--beam_size", "1", "--dynamic_batching"]
     assert run_quietly(saved_model.main, workdir, "--output", tmp_path / "exported", *asked, *options) == 0
     output = capsys.readouterr()

@@ -31,8 +31,8 @@ GRAPHS = []
 def count(graph, text, least):
     GRAPHS.append(text.graph)
     ids = graph.read(text)
-    symbols = tf.math.count_nonzero(ids, axis=1, dtype=tf.int32)
-    return {"symbols": tf.maximum(symbols, least), "first": graph.tokenizers["text"].pieces(ids)[:, 0]}
+    tokens = tf.math.count_nonzero(ids, axis=1, dtype=tf.int32)
+    return {"tokens": tf.maximum(tokens, least), "first": graph.tokenizers["text"].pieces(ids)[:, 0]}
 """
 TEXTS = ["the horse sees girl", "house"]
 
@@ -62,7 +62,7 @@ def test_a_signature_of_another_module(labelled_workdir, labelled_run, tmp_path,
     assert len(sys.modules.pop("my_signatures").GRAPHS) == 2, "traced to be saved and to be compared, no more"
 
     outputs = LoadedModel(version, 1).predict("count", {"text": strings(TEXTS), "least": np.int32(3)})
-    assert outputs["symbols"].tolist() == [max(3, len(ids)) for ids in labelled_run.ids(TEXTS)]
+    assert outputs["tokens"].tolist() == [max(3, len(ids)) for ids in labelled_run.ids(TEXTS)]
     (request,) = [each for each in warm_ups(version) if each.model_spec.signature_name == "count"]
     assert {name: tf.make_ndarray(proto).shape for name, proto in request.inputs.items()} == {"text": (1,), "least": ()}
 
@@ -72,7 +72,7 @@ def test_a_signature_of_another_module(labelled_workdir, labelled_run, tmp_path,
 
     @register_signature("classifier", "count", inputs={"least": tf.TensorSpec([], tf.int32)})
     def otherwise(graph, text, least):
-        return {"symbols": least - tf.zeros_like(graph.read(text))[:, 0]}
+        return {"tokens": least - tf.zeros_like(graph.read(text))[:, 0]}
 
-    with pytest.raises(InputError, match="signature 'count', output 'symbols'"):
+    with pytest.raises(InputError, match="signature 'count', output 'tokens'"):
         check_export(labelled_run, version)

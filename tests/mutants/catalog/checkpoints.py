@@ -9,7 +9,7 @@ _WORDPIECE = (f"{_TESTS}test_bert.py::test_ids_{_SAME}",)
 _CHARACTERS = (f"{_TESTS}test_ctranslate2.py::test_characters_are_read_without_an_end_and_translated_as_there",)
 _CONVERTED = (f"{_TESTS}test_ctranslate2.py::test_sources_of_a_converted_marian_end_and_its_tables_are_one",)
 _FEWER_BITS = (f"{_TESTS}test_ctranslate2.py::test_weights_of_fewer_bits_are_what_they_stand_for",)
-_BEHIND = (f"{_TESTS}test_ctranslate2.py::test_an_unknown_symbol_may_be_a_row_behind_the_vocabulary",)
+_BEHIND = (f"{_TESTS}test_ctranslate2.py::test_an_unknown_token_may_be_a_row_behind_the_vocabulary",)
 _DECODER = f"{_TESTS}test_llama.py::test_ids_and_logits_{_SAME}_alone_with_padding_and_step_by_step"
 _GPT2 = (f"{_TESTS}test_gpt2.py::test_ids_and_logits_{_SAME}_alone_with_padding_and_step_by_step",)
 _MARIAN = (f"{_TESTS}test_marian.py::test_logits_{_SAME}_alone_and_with_padding",)
@@ -120,10 +120,10 @@ MUTANTS: list[Mutant] = [
         _CONVERTED,
     ),
     Mutant(
-        "an unknown symbol behind the vocabulary is an ordinary one",
+        "an unknown token behind the vocabulary is an ordinary one",
         "zoo/checkpoints/families/ctranslate2.py",
-        "if unknown is None and rows == len(symbols) + 1:",
-        "if unknown is None and rows == len(symbols):",
+        "if unknown is None and rows == len(tokens) + 1:",
+        "if unknown is None and rows == len(tokens):",
         _BEHIND,
     ),
     # What families share.
@@ -142,7 +142,7 @@ MUTANTS: list[Mutant] = [
         _MARIAN,
     ),
     Mutant(
-        "symbols that a checkpoint lacks share the row of its first symbol",
+        "tokens that a checkpoint lacks share the row of its first token",
         "zoo/checkpoints/vocabulary.py",
         "taken[np.equal(self.original_ids, NEW)] = new",
         "taken[np.equal(self.original_ids, NEW)] += 0",
@@ -171,7 +171,7 @@ MUTANTS: list[Mutant] = [
         _BERT,
     ),
     Mutant(
-        "a sentence encoder reads more symbols than its limit",
+        "a sentence encoder reads more tokens than its limit",
         "zoo/checkpoints/families/sentence_transformers.py",
         'limit = config.get("max_seq_length") or ',
         "limit = ",
@@ -271,7 +271,7 @@ MUTANTS: list[Mutant] = [
         (f"{_NATIVE}[pre_norm]",),
     ),
     Mutant(
-        "symbols that Marian never writes may be written",
+        "tokens that Marian never writes may be written",
         "zoo/checkpoints/families/layouts.py",
         "UNWRITTEN = -1e4",
         "UNWRITTEN = 0.0",

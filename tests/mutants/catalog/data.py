@@ -18,14 +18,14 @@ MUTANTS: list[Mutant] = [
         ("tests/training/data/test_batching.py",),
     ),
     Mutant(
-        "the decoder reads the symbol that it is to predict",
+        "the decoder reads the token that it is to predict",
         "training/data/batching.py",
         "inputs[:, 1:] = outputs[:, :-1]",
         "inputs[:, 1:] = outputs[:, 1:]",
         ("tests/training/data/test_batching.py",),
     ),
     Mutant(
-        "the symbol that two windows share counts twice",
+        "the token that two windows share counts twice",
         "training/data/batching.py",
         "weights[places > 0, 0] = 0.0",
         "weights[places < 0, 0] = 0.0",
@@ -81,7 +81,7 @@ MUTANTS: list[Mutant] = [
         ("tests/training/data/test_sampling.py",),
     ),
     Mutant(
-        "alignments are moved by a symbol",
+        "alignments are moved by a token",
         "training/data/batching.py",
         "alignment[row, inside[:, 1], inside[:, 0]] = 1",
         "alignment[row, inside[:, 1] - 1, inside[:, 0]] = 1",

@@ -12,14 +12,14 @@ RULES = ("tests/zoo/decoding/test_beam_rules.py",)
 
 MUTANTS: list[Mutant] = [
     Mutant(
-        "the length penalty counts one symbol too many",
+        "the length penalty counts one token too many",
         "zoo/decoding/beam.py",
         "(5.0 + ops.cast(length",
         "(6.0 + ops.cast(length",
         BEAM,
     ),
     Mutant(
-        "a source symbol that is looked at twice pays twice",
+        "a source token that is looked at twice pays twice",
         "zoo/decoding/beam.py",
         "LEAST_COVERAGE, 1.0)",
         "LEAST_COVERAGE, 2.0)",
@@ -110,7 +110,7 @@ MUTANTS: list[Mutant] = [
         BEAM,
     ),
     Mutant(
-        "the symbols of a prompt cost probability in beam search",
+        "the tokens of a prompt cost probability in beam search",
         "zoo/decoding/beam.py",
         "ops.where(is_forced, first_only, log_probs)",
         "ops.where(is_forced, first_only + log_probs, log_probs)",
@@ -119,7 +119,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "an end within a prompt ends a beam",
         "zoo/decoding/beam.py",
-        "ends = ops.logical_and(ends, ops.logical_not(self.constraints.prompt_symbols(rows, index)[1])[:, None])",
+        "ends = ops.logical_and(ends, ops.logical_not(self.constraints.prompt_tokens(rows, index)[1])[:, None])",
         "pass",
         BEAM,
     ),
@@ -152,14 +152,14 @@ MUTANTS: list[Mutant] = [
         SINGLE,
     ),
     Mutant(
-        "the end symbol has no log probability",
+        "the end token has no log probability",
         "zoo/decoding/greedy_and_sampling.py",
         '"log_prob": ops.where(uncounted,',
         '"log_prob": ops.where(ops.logical_or(uncounted, ends),',
         SINGLE,
     ),
     Mutant(
-        "the symbols of a prompt cost probability in greedy search",
+        "the tokens of a prompt cost probability in greedy search",
         "zoo/decoding/greedy_and_sampling.py",
         "uncounted = ops.logical_or(uncounted, in_prompt)",
         "pass",
@@ -173,14 +173,14 @@ MUTANTS: list[Mutant] = [
         SINGLE,
     ),
     Mutant(
-        "rows may have one symbol above their limit",
+        "rows may have one token above their limit",
         "zoo/decoding/greedy_and_sampling.py",
         'index + 1 >= rows["max_length"]',
         'index >= rows["max_length"]',
         SINGLE,
     ),
     Mutant(
-        "the symbol that reaches top_p is left out",
+        "the token that reaches top_p is left out",
         "zoo/decoding/greedy_and_sampling.py",
         "before = ops.cumsum(probabilities, axis=-1) - probabilities",
         "before = ops.cumsum(probabilities, axis=-1)",
@@ -194,7 +194,7 @@ MUTANTS: list[Mutant] = [
         SINGLE,
     ),
     Mutant(
-        "top_k keeps one symbol less",
+        "top_k keeps one token less",
         "zoo/decoding/greedy_and_sampling.py",
         "min(top_k, size) if top_k",
         "min(top_k - 1, size) if top_k > 1",
@@ -215,7 +215,7 @@ MUTANTS: list[Mutant] = [
         SINGLE,
     ),
     Mutant(
-        "the start symbol may be written",
+        "the start token may be written",
         "zoo/decoding/constraints.py",
         'ops.convert_to_tensor([[special.start], [special.pad]], "int32")',
         'ops.convert_to_tensor([[special.pad], [special.pad]], "int32")',
@@ -229,7 +229,7 @@ MUTANTS: list[Mutant] = [
         CONSTRAINTS,
     ),
     Mutant(
-        "the end may come one symbol too early",
+        "the end may come one token too early",
         "zoo/decoding/constraints.py",
         "index < self.min_length)",
         "index < self.min_length - 1)",
@@ -243,14 +243,14 @@ MUTANTS: list[Mutant] = [
         CONSTRAINTS,
     ),
     Mutant(
-        "n-grams are compared without their first symbol",
+        "n-grams are compared without their first token",
         "zoo/decoding/constraints.py",
         "for offset in range(size - 1):",
         "for offset in range(1, size - 1):",
         CONSTRAINTS,
     ),
     Mutant(
-        "a prompt is one symbol longer than it is",
+        "a prompt is one token longer than it is",
         "zoo/decoding/constraints.py",
         'index < rows["prompt_length"]',
         'index <= rows["prompt_length"]',
@@ -264,7 +264,7 @@ MUTANTS: list[Mutant] = [
         CONSTRAINTS,
     ),
     Mutant(
-        "a text is scored over all symbols, those never written too",
+        "a text is scored over all tokens, those never written too",
         "zoo/decoding/constraints.py",
         "ops.log_softmax(ban_special(logits, special), axis=-1)",
         "ops.log_softmax(ops.cast(logits, 'float32'), axis=-1)",
@@ -392,8 +392,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "another end is written as it is",
         "zoo/decoding/constraints.py",
-        "return ops.where(ends, self.end, symbols) if self.other_ends else symbols",
-        "return symbols",
+        "return ops.where(ends, self.end, tokens) if self.other_ends else tokens",
+        "return tokens",
         ("tests/training/importing/test_llama.py::test_each_of_several_ends_ends_a_text",),
     ),
 ]

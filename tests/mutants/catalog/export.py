@@ -96,7 +96,7 @@ MUTANTS: list[Mutant] = [
         TOKENIZERS,
     ),
     Mutant(
-        "a text that is cut has one symbol more than positions",
+        "a text that is cut has one token more than positions",
         "export/graph/model_graph.py",
         "[:, : limit - len(start) - len(end)]",
         "[:, : limit - len(start)]",

@@ -9,7 +9,7 @@ ENSEMBLE = (
 )
 SHORTLIST = (
     "tests/zoo/inference/test_shortlist.py::test_candidates_are_those_of_loops",
-    "tests/zoo/inference/test_shortlist.py::test_it_is_as_if_all_other_symbols_were_impossible",
+    "tests/zoo/inference/test_shortlist.py::test_it_is_as_if_all_other_tokens_were_impossible",
 )
 GENERATION = (
     "tests/zoo/inference/test_language_model_run.py::test_order_is_kept_and_a_batch_answers_like_each_alone",
@@ -54,16 +54,16 @@ MUTANTS: list[Mutant] = [
         ENSEMBLE,
     ),
     Mutant(
-        "a shortlist's numbers are read as symbols",
+        "a shortlist's numbers are read as tokens",
         "zoo/inference/translator.py",
-        "return self._step(ops.take(symbols, last), state, memory, readout=readout)",
+        "return self._step(ops.take(tokens, last), state, memory, readout=readout)",
         "return self._step(last, state, memory, readout=readout)",
         SHORTLIST,
     ),
     Mutant(
-        "a shortlist's numbers are returned as symbols",
+        "a shortlist's numbers are returned as tokens",
         "zoo/inference/translator.py",
-        '"ids": ops.take(symbols, results["ids"])',
+        '"ids": ops.take(tokens, results["ids"])',
         '"ids": results["ids"]',
         SHORTLIST,
     ),
@@ -131,7 +131,7 @@ MUTANTS: list[Mutant] = [
         PREFIXES,
     ),
     Mutant(
-        "an alignment is moved by a symbol",
+        "an alignment is moved by a token",
         "zoo/inference/seq2seq_run.py",
         'np.array([[START, *target[:-1]]], "int32")',
         'np.array([target], "int32")',
@@ -159,14 +159,14 @@ MUTANTS: list[Mutant] = [
         GENERATION,
     ),
     Mutant(
-        "an answer repeats the last symbol of its prompt",
+        "an answer repeats the last token of its prompt",
         "zoo/inference/language_model_run.py",
         "return text[len(prompt) :]",
         "return text[max(len(prompt) - 1, 0) :]",
         GENERATION,
     ),
     Mutant(
-        "alternatives are those of the symbol before",
+        "alternatives are those of the token before",
         "zoo/inference/predictions.py",
         'output["alternatives"].tolist(),',
         'output["alternatives"].tolist()[1:],',
@@ -180,7 +180,7 @@ MUTANTS: list[Mutant] = [
         CLASSES,
     ),
     Mutant(
-        "a view has the attention without the first symbol",
+        "a view has the attention without the first token",
         "zoo/inference/exploring.py",
         "weights = [_weights(run.model.attentions, source, [START, *best.ids[:-1]])",
         "weights = [_weights(run.model.attentions, source, best.ids)",

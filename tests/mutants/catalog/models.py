@@ -237,9 +237,9 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "what is copied goes to the sentence before",
         "zoo/models/seq2seq/pointer_generator.py",
-        'ops.arange(batch, dtype="int32")[:, None] * symbols',
-        'ops.arange(batch, dtype="int32")[::-1, None] * symbols',
-        (f"{POINTER}::test_copied_symbols",),
+        'ops.arange(batch, dtype="int32")[:, None] * tokens',
+        'ops.arange(batch, dtype="int32")[::-1, None] * tokens',
+        (f"{POINTER}::test_copied_tokens",),
     ),
     Mutant(
         "keys and values of ConvS2S are exchanged",

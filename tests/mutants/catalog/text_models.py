@@ -83,7 +83,7 @@ MUTANTS: list[Mutant] = [
         (f"{_EVERY}[causal_lm_tiny]",),
     ),
     Mutant(
-        "what is read after a prefix has the position of its first symbol",
+        "what is read after a prefix has the position of its first token",
         _CAUSAL,
         'state["index"] + ops.shape(tokens)[1]',
         'state["index"] + 1',

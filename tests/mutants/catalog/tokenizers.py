@@ -23,14 +23,14 @@ MUTANTS: list[Mutant] = [
         KINDS,
     ),
     Mutant(
-        "unknown symbols are left out of texts",
+        "unknown tokens are left out of texts",
         "zoo/text/base.py",
         "if UNKNOWN <= i < self.vocab_size",
         "if UNKNOWN < i < self.vocab_size",
         KINDS,
     ),
     Mutant(
-        "a whole text has one symbol too many",
+        "a whole text has one token too many",
         "zoo/text/base.py",
         "row[: max(0, limit - len(start) - len(end))]",
         "row[:limit]",
@@ -204,7 +204,7 @@ MUTANTS: list[Mutant] = [
         OF_OTHERS,
     ),
     Mutant(
-        "runs of spaces have the symbol of one space less",
+        "runs of spaces have the token of one space less",
         "zoo/text/byte_level_bpe.py",
         "enumerate(self.runs, start=2)",
         "enumerate(self.runs, start=1)",
@@ -240,7 +240,7 @@ MUTANTS: list[Mutant] = [
         OF_OTHERS,
     ),
     Mutant(
-        "the graph drops the space of an unknown symbol",
+        "the graph drops the space of an unknown token",
         "export/graph/tokenizers/subwords.py",
         "drops_space and piece.startswith(SPACE)",
         "drops_space and text.startswith(b' ')",
@@ -304,7 +304,7 @@ MUTANTS: list[Mutant] = [
         ("tests/zoo/checkpoints/test_tokenizer_file.py::test_ids_are_those_of_the_file[llama/tokenizer.model]",),
     ),
     Mutant(
-        "the end that a file lacks is its last symbol",
+        "the end that a file lacks is its last token",
         "zoo/checkpoints/tokenizer_file.py",
         "(size + found[:n].count(NEW)",
         "(size - 1 + found[:n].count(NEW)",

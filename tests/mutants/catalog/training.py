@@ -4,7 +4,7 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS: list[Mutant] = [
     Mutant(
-        "the gradient of smoothed labels takes too much from the symbol itself",
+        "the gradient of smoothed labels takes too much from the token itself",
         "training/optimization/cross_entropy.py",
         "own = 1.0 - label_smoothing + others",
         "own = 1.0 - label_smoothing",
@@ -32,10 +32,10 @@ MUTANTS: list[Mutant] = [
         ("tests/training/optimization/test_schedules.py",),
     ),
     Mutant(
-        "accumulated batches count alike, whatever their symbols",
+        "accumulated batches count alike, whatever their tokens",
         "training/optimization/optimizer.py",
-        "grads = [grad if grad is None else grad * keras.ops.cast(symbols, grad.dtype) for grad in grads]",
-        "symbols = 1.0",
+        "grads = [grad if grad is None else grad * keras.ops.cast(tokens, grad.dtype) for grad in grads]",
+        "tokens = 1.0",
         ("tests/training/optimization/test_optimizer.py",),
     ),
     Mutant(

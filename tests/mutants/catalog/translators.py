@@ -11,7 +11,7 @@ _FORCED = (f"{_FILE}::test_the_code_of_a_language_is_forced_and_does_not_count",
 _REFUSED = (f"{_FILE}::test_what_we_do_not_have_is_refused",)
 _HUB = ("tests/export/test_convert_to_hub.py::test_a_family_leaves_and_comes_in_again",)
 _FORMULA = ("tests/zoo/models/shared/test_transformers_by_formula.py::test_transformer",)
-_END = ("tests/zoo/decoding/test_beam.py::test_the_last_symbol_may_be_made_the_end_and_costs_nothing",)
+_END = ("tests/zoo/decoding/test_beam.py::test_the_last_token_may_be_made_the_end_and_costs_nothing",)
 
 MUTANTS: list[Mutant] = [
     Mutant(

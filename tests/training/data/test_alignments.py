@@ -1,10 +1,10 @@
-"""Word alignments: how they are read, and which symbols they join."""
+"""Word alignments: how they are read, and which tokens they join."""
 
 import numpy as np
 import pytest
 
 from training.data import Pairs
-from training.data.alignments import read_alignments, symbol_links, word_spans
+from training.data.alignments import read_alignments, token_links, word_spans
 from training.data.batching import PairBatches
 from zoo.errors import InputError
 from zoo.text.characters import CharTokenizer
@@ -41,7 +41,7 @@ def test_bad_alignments(tmp_path, subtests):
 
 
 @pytest.mark.parametrize("kind", [SubwordTokenizer, WordTokenizer, CharTokenizer])
-def test_each_word_has_its_symbols(kind):
+def test_each_word_has_its_tokens(kind):
     tokenizer = kind.train(LINES, **({} if kind is CharTokenizer else {"vocab_size": 40}))
     texts = [*LINES, "  men   were low ", "houses", ""]
     rows = tokenizer.encode(texts)
@@ -50,7 +50,7 @@ def test_each_word_has_its_symbols(kind):
         assert all(first.stop <= second.start for first, second in zip(spans, spans[1:], strict=False))
 
 
-def test_a_run_of_unknown_words_is_one_symbol():
+def test_a_run_of_unknown_words_is_one_token():
     tokenizer = WordTokenizer.train(LINES, vocab_size=40)
     rows = tokenizer.encode(["old zzz yyy men", "zzz"])
     assert word_spans(tokenizer, ["old zzz yyy men", "zzz"], rows) == [
@@ -59,14 +59,14 @@ def test_a_run_of_unknown_words_is_one_symbol():
     ]
 
 
-def test_symbols_that_are_not_those_of_the_words():
+def test_tokens_that_are_not_those_of_the_words():
     tokenizer = SubwordTokenizer.train(LINES, vocab_size=40)
     assert word_spans(tokenizer, ["old men"], [tokenizer.encode(["low men"])[0]]) == [None]
-    assert symbol_links([(0, 0)], None, [range(1)]).shape == (0, 2)
+    assert token_links([(0, 0)], None, [range(1)]).shape == (0, 2)
 
 
-def test_symbols_of_linked_words_belong_together():
-    links = symbol_links([(0, 1), (1, 1), (0, 1)], [range(0, 2), range(2, 3)], [range(0, 1), range(1, 3)])
+def test_tokens_of_linked_words_belong_together():
+    links = token_links([(0, 1), (1, 1), (0, 1)], [range(0, 2), range(2, 3)], [range(0, 1), range(1, 3)])
     assert links.tolist() == [[0, 1], [0, 2], [1, 1], [1, 2], [2, 1], [2, 2]]
 
 
@@ -76,6 +76,6 @@ def test_batches_have_a_matrix_of_each_pair():
     inputs, outputs, _ = batches[0]
     first = int(np.flatnonzero(inputs["source"][:, 0] == 5)[0])
     expected = np.zeros((2, *outputs.shape[1:], inputs["source"].shape[1]), "int32")
-    expected[first, 1, 0] = 1  # the other link is of a symbol that has been cut off
+    expected[first, 1, 0] = 1  # the other link is of a token that has been cut off
     assert inputs["alignment"].dtype == np.int32
     np.testing.assert_array_equal(inputs["alignment"], expected)

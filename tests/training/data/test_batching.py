@@ -84,7 +84,7 @@ def test_a_batch():
     assert outputs[rows].tolist() == [[5, END, PAD], [6, 7, END]]
     assert weights[rows].tolist() == [[1, 1, 0], [1, 1, 1]]
     assert weights.dtype == np.float32
-    assert batches.symbols == {0: 5}
+    assert batches.tokens == {0: 5}
 
 
 def test_an_epoch_shows_every_example_once():
@@ -141,11 +141,11 @@ def test_validation_batches_are_the_same_in_every_round():
     assert_equal(first, rounds_of(batches, 1))
 
 
-def test_symbols():
+def test_tokens():
     source, target = pairs_of(60)
     batches = PairBatches(source, target, batch_tokens=300, steps=20, seed=1)
     seen = rounds_of(batches, 2)
-    assert batches.symbols == {step: weights.sum() for step, (_, _, weights) in enumerate(seen)}
+    assert batches.tokens == {step: weights.sum() for step, (_, _, weights) in enumerate(seen)}
 
 
 def test_static_shapes_are_few_and_hold_the_same_examples():
@@ -182,7 +182,7 @@ def test_padding_rows_of_labelled_batches_do_not_count():
     inputs, outputs, weights = batches[0]
     assert inputs["tokens"].shape == (8, 8) and outputs.shape == (8,)
     assert weights.tolist() == [1, 1, 1, 0, 0, 0, 0, 0]
-    assert (inputs["tokens"] != PAD).any(axis=1).all(), "no row without symbols"
+    assert (inputs["tokens"] != PAD).any(axis=1).all(), "no row without tokens"
 
 
 def test_document_batches():
@@ -194,10 +194,10 @@ def test_document_batches():
         (START, 6, 7): ((6, 7, END), (1, 1, 1)),
         (START, PAD, PAD): ((END, PAD, PAD), (1, 0, 0)),
     }
-    assert batches.symbols == {0: 6}
+    assert batches.tokens == {0: 6}
 
 
-def test_windows_in_one_pass_count_every_symbol_once():
+def test_windows_in_one_pass_count_every_token_once():
     for size in (1, 2, 8, 9, 17, 40):
         stream = np.arange(4, 4 + size)
         batches = WindowBatches(stream, length=8, batch_tokens=20)
@@ -208,8 +208,8 @@ def test_windows_in_one_pass_count_every_symbol_once():
             counted += outputs[weights > 0].tolist()
             contexts += np.nonzero(weights)[1].tolist()
         assert sorted(counted) == stream.tolist()
-        assert contexts.count(0) == 1, "but for the first, none without a symbol before it"
-        assert sum(batches.symbols.values()) == size
+        assert contexts.count(0) == 1, "but for the first, none without a token before it"
+        assert sum(batches.tokens.values()) == size
 
 
 def test_windows_of_training():

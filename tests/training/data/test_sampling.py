@@ -25,7 +25,7 @@ def tokenizer():
     return SubwordTokenizer.train(LINES, vocab_size=60)
 
 
-def test_the_text_stays_and_its_symbols_vary(tokenizer):
+def test_the_text_stays_and_its_tokens_vary(tokenizer):
     rows = [[*row, END] for row in tokenizer.encode(LINES[:4])]
     drawn = [SubwordSampler(tokenizer, 0.2)(rows, [1, step]) for step in range(20)]
     for step in drawn:
@@ -53,7 +53,7 @@ def test_a_large_power_leaves_the_best(tokenizer):
     assert [sum(map(tokenizer._processor.get_score, row[:-1])) for row in drawn] == pytest.approx(scores)
 
 
-def test_what_has_an_unknown_symbol_or_nothing_stays(tokenizer):
+def test_what_has_an_unknown_token_or_nothing_stays(tokenizer):
     rows = [[UNKNOWN, *tokenizer.encode(["Ω"])[0], UNKNOWN, END], [END], [], [UNKNOWN]]
     assert SubwordSampler(tokenizer, 0.1)(rows, [1]) == rows
 
@@ -82,4 +82,4 @@ def test_the_batch_of_a_step_depends_on_seed_and_step_alone(tokenizer):
 
 
 def _unpadded(rows):
-    return [[symbol for symbol in row if symbol] for row in rows.tolist()]
+    return [[token for token in row if token] for row in rows.tolist()]

@@ -51,8 +51,8 @@ def check_filled_up(make, parts, static_shapes):
         assert not weights[rows:].any()
         for array in arrays:
             np.testing.assert_array_equal(array[rows:], np.repeat(array[rows - 1 : rows], len(array) - rows, axis=0))
-        assert even.symbols[index] == whole.symbols[index]
-        assert weights.ndim == 1 or even.symbols[index] == np.count_nonzero(weights)
+        assert even.tokens[index] == whole.tokens[index]
+        assert weights.ndim == 1 or even.tokens[index] == np.count_nonzero(weights)
 
 
 @pytest.mark.parametrize("make", KINDS)
@@ -71,7 +71,7 @@ def check_rows(make, steps, static_shapes, ends):
         for array, pieces in zip(flat(whole[index]), zip(*parts, strict=True), strict=True):
             assert len({piece.shape for piece in pieces}) == 1
             np.testing.assert_array_equal(np.concatenate(pieces), array)
-        assert {batches.symbols[index] for batches in own} == {whole.symbols[index]}
+        assert {batches.tokens[index] for batches in own} == {whole.tokens[index]}
 
 
 def test_only_its_own_rows_are_read(monkeypatch):
@@ -92,4 +92,4 @@ def test_rounds_go_on():
     even = LabelledBatches([[5, 2]] * 5, [0, 1, 0, 1, 1], batch_tokens=4, steps=2, seed=3, share=Share(2))
     even.round = batches.round = 4
     np.testing.assert_array_equal(even[1][0]["tokens"][: len(batches[1][1])], batches[1][0]["tokens"])
-    assert even.symbols.keys() == {9}
+    assert even.tokens.keys() == {9}

@@ -7,13 +7,13 @@ import zoo
 from training.data.batching import LabelledBatches, PairBatches
 from training.hardware import peaks
 from training.hardware.choice import Hardware
-from training.hardware.peaks import operations_per_symbol, symbols_per_second_at_peak
+from training.hardware.peaks import operations_per_token, symbols_per_second_at_peak
 from training.optimization.rematerialization import rematerialize
 
 
 @pytest.fixture(scope="module")
 def batches():
-    """Sources of 5 and targets of 7 symbols on average, padded."""
+    """Sources of 5 and targets of 7 tokens on average, padded."""
     return PairBatches([[3] * 4, [3] * 6], [[3] * 6, [3] * 8], batch_tokens=40, static_shapes=True)
 
 
@@ -29,10 +29,10 @@ def small():
 
 @pytest.fixture(scope="module")
 def operations(model, batches):
-    return operations_per_symbol(model, batches)
+    return operations_per_token(model, batches)
 
 
-def test_a_symbol_takes_two_operations_of_each_weight_thrice(model, operations):
+def test_a_token_takes_two_operations_of_each_weight_thrice(model, operations):
     assert operations == pytest.approx(3 * zoo.cost(model, query_length=7, value_length=5).flops / 7)
     encoder = 4 * 32 * 32 + 2 * 32 * 47
     decoder = 6 * 32 * 32 + 2 * 32 * 47 + 53 * 32
@@ -43,17 +43,17 @@ def test_a_symbol_takes_two_operations_of_each_weight_thrice(model, operations):
 def test_what_is_computed_again_does_not_count(operations, batches):
     again = small()
     rematerialize(again)
-    assert operations_per_symbol(again, batches) == operations
+    assert operations_per_token(again, batches) == operations
 
 
 def test_texts_with_a_class():
     model = zoo.create_model("self_attention_classifier", vocab_size=31, num_classes=3)
     batches = LabelledBatches([[3] * 5, [3] * 7], np.array([0, 1]), batch_tokens=100)
-    assert operations_per_symbol(model, batches) == pytest.approx(3 * zoo.cost(model, query_length=6).flops / 6)
+    assert operations_per_token(model, batches) == pytest.approx(3 * zoo.cost(model, query_length=6).flops / 6)
 
 
 def test_the_peak_is_that_of_all_devices_where_it_is_known(model, batches, operations, monkeypatch):
-    monkeypatch.setattr(peaks, "operations_per_symbol", lambda *arguments: operations)
+    monkeypatch.setattr(peaks, "operations_per_token", lambda *arguments: operations)
 
     def at_peak(kind, precision="mixed_bfloat16", **options):
         monkeypatch.setattr(peaks, "device_kind", lambda: kind)

@@ -216,7 +216,7 @@ def test_a_full_disk_of_one_process_ends_all(spec, tmp_path):
     trainings = Trainings(tmp_path / "run", 2).start("--data", spec, *NEW, *sizes)
     resource.prlimit(trainings.running[1].pid, resource.RLIMIT_FSIZE, (60_000, resource.RLIM_INFINITY))
     done = trainings.wait()
-    what = "a file is larger than is allowed here (see ulimit -f)"
+    what = "a file exceeds the maximum size (see ulimit -f)"
     assert done[1][0] == 1 and done[1][1][0].startswith(f"error: {what}; there is no checkpoint yet. Resume with: ")
     last = done[0][1][0].splitlines()[-1]
     assert done[0][0] == 1 and f"process 1 of 2 ({socket.gethostname()}) ended: {what}; there is no checkpoint" in last

@@ -145,7 +145,7 @@ def test_what_we_do_not_have_is_refused(tmp_path):
         [
             ("minilm/config.json", {"position_embedding_type": "relative_key"}, "position_embedding_type", "absolute"),
             ("minilm/config.json", {"hidden_act": "snake"}, "activation='snake'"),
-            ("minilm/config.json", {"vocab_size": 3}, "vocabulary", "no symbol"),
+            ("minilm/config.json", {"vocab_size": 3}, "vocabulary", "no token"),
             ("minilm/config.json", {"hidden_size": 9}, "in_features", "9", "6"),
             ("minilm/modules.json", _MODULES, "modules", "Transformer, Pooling, LSTM"),
             ("minilm/1_Pooling/config.json", {"pooling_mode_lasttoken": True}, "pooling", "pooling_mode_lasttoken"),

@@ -43,8 +43,8 @@ def check_answers(run, kind, searches):
         options = {name: search[name] for name in ("beam_size", "length_penalty")}
         found = run.nbest(expected["sources"], rules="ctranslate2", max_length=expected["max_length"], **options)
         for (best, *_), answer in zip(found, search["answers"], strict=True):
-            symbols = [i for i in best.ids if i != END]
-            assert run.tokenizers.target.pieces(symbols) == answer["symbols"]
+            tokens = [i for i in best.ids if i != END]
+            assert run.tokenizers.target.pieces(tokens) == answer["symbols"]
             assert best.log_prob / max(1, len(best.ids)) ** search["length_penalty"] == pytest.approx(
                 answer["score"], abs=1e-4
             )
@@ -76,15 +76,15 @@ def test_weights_of_fewer_bits_are_what_they_stand_for():
         assert rounded.dtype == np.float32 and 0 < np.abs(exact.read(name, shape) - rounded).max() < limit, kind
 
 
-def test_an_unknown_symbol_may_be_a_row_behind_the_vocabulary(tmp_path):
+def test_an_unknown_token_may_be_a_row_behind_the_vocabulary(tmp_path):
     """OpenNMT-tf has it there, and does not name it."""
     folder, sizes = copied("characters", tmp_path / "model"), {}
     for side in ("source", "target"):
         path = folder / f"{side}_vocabulary.json"
-        *symbols, unknown = json.loads(path.read_text())
+        *tokens, unknown = json.loads(path.read_text())
         assert unknown == "<unk>"
-        path.write_text(json.dumps(symbols))
-        sizes[side] = len(symbols)
+        path.write_text(json.dumps(tokens))
+        sizes[side] = len(tokens)
     checkpoint = CTranslate2Checkpoint(folder)
     tokenizers = get_family(checkpoint.config["model_type"])(checkpoint).tokenizers
     assert tokenizers["source"].encode(["ab", "x", ""]) == [[4, 5], [UNKNOWN], []]

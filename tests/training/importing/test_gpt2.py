@@ -42,15 +42,15 @@ def test_ids_and_logits_are_those_of_the_reference_alone_with_padding_and_step_b
         assert near(in_its_order(run, found[: len(row)]), expected)
     row, expected, state = rows[2], EXPECTED["logits"][2], run.model.initial_state(1)
     assert near(in_its_order(run, run.model({"tokens": np.array([row], "int32")})[0]), expected)
-    for symbol, values in zip(row, expected, strict=True):
-        logits, state = run.model.decode_step(np.array([symbol], "int32"), state)
+    for token, values in zip(row, expected, strict=True):
+        logits, state = run.model.decode_step(np.array([token], "int32"), state)
         assert near(in_its_order(run, logits[0]), values)
 
 
-def test_scores_and_what_is_inside_begin_with_the_first_symbol(run):
+def test_scores_and_what_is_inside_begin_with_the_first_token(run):
     logits = np.array(EXPECTED["logits"][2])
     logs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
-    log_prob = sum(logs[place, symbol] for place, symbol in enumerate(EXPECTED["ids"][2][1:]))
+    log_prob = sum(logs[place, token] for place, token in enumerate(EXPECTED["ids"][2][1:]))
     score, empty = run.score([EXPECTED["prompts"][2], ""])
     assert score.log_prob == pytest.approx(log_prob, abs=1e-4) and score.num_tokens == len(EXPECTED["ids"][2])
     assert empty.log_prob == 0
@@ -61,7 +61,7 @@ def test_scores_and_what_is_inside_begin_with_the_first_symbol(run):
 
 
 def test_text_goes_on_as_with_the_reference(run):
-    # In any company, an empty text and one symbol alone included.
+    # In any company, an empty text and one token alone included.
     mixed = ["", *EXPECTED["prompts"], "a"]
     assert run.generate(mixed, max_length=23)[1:5] == EXPECTED["continuations"]
 

@@ -32,7 +32,7 @@ class Imported:
         self.known = sorted(i for i in self.ours if i >= 0)
 
     def agrees(self, found, expected):
-        """Returns whether logits are those of the reference, of the symbols that a text can have."""
+        """Returns whether logits are those of the reference, of the tokens that a text can have."""
         return near(np.asarray(found)[..., [self.ours[i] for i in self.known]], np.array(expected)[..., self.known])
 
 
@@ -51,8 +51,8 @@ def test_ids_and_logits_are_those_of_the_reference_alone_with_padding_and_step_b
         assert imported.agrees(found[: len(row)], values)
     row, values, state = rows[2], expected["logits"][2], run.model.initial_state(1)
     assert imported.agrees(run.model({"tokens": np.array([row], "int32")})[0], values)
-    for symbol, expected_here in zip(row, values, strict=True):
-        logits, state = run.model.decode_step(np.array([symbol], "int32"), state)
+    for token, expected_here in zip(row, values, strict=True):
+        logits, state = run.model.decode_step(np.array([token], "int32"), state)
         assert imported.agrees(logits[0], expected_here)
 
 

@@ -15,7 +15,7 @@ from zoo.vocabulary import END, PAD, SPECIAL_PIECES, START, UNKNOWN
 
 EXPECTED = checkpoints.expected("marian")
 SOURCES, TEXTS = EXPECTED["sources"], EXPECTED["texts"]
-LONGEST = 22  # symbols in a translation
+LONGEST = 22  # tokens in a translation
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def test_ids_and_text_are_those_of_the_reference(run, ours):
     assert tokenizer.encode(TEXTS) == rows
     assert original[PAD] == original[START] == max(original) and original[END] == 0
     assert run.tokenizers.target.decode(rows) == EXPECTED["decoded"]
-    # A code is one symbol wherever a text begins with one.
+    # A code is one token wherever a text begins with one.
     code, *_ = tokenizer.encode([">>fra<< a man"])[0]
     assert tokenizer.pieces([code]) == [">>fra<<"]
     assert tokenizer.encode([">>xyz<<a"])[0][0] == UNKNOWN

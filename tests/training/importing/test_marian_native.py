@@ -40,10 +40,10 @@ def order_of(tokenizer):
 def test_logits_are_those_of_the_arithmetic(name, tmp_path):
     config = VARIANTS[name]
     shared = config.get("tied-embeddings-all", True) or config.get("tied-embeddings-src", False)
-    symbols = (None, None)
+    tokens = (None, None)
     if not shared:
-        symbols = marian_models.spm_vocabulary(), marian_models.spm_vocabulary(marian_models.CORPUS[1:2] * 9, 25)
-    weights, config = marian_models.write(tmp_path / "model", config, symbols)
+        tokens = marian_models.spm_vocabulary(), marian_models.spm_vocabulary(marian_models.CORPUS[1:2] * 9, 25)
+    weights, config = marian_models.write(tmp_path / "model", config, tokens)
     if name == "pre_norm":  # as older ones have it
         weights["decoder_ff_logit_out_W"] = weights.pop("decoder_ff_logit_out_Wt").T
         marian_models.save(tmp_path / "model" / "model.npz", weights, config)
@@ -69,7 +69,7 @@ def test_logits_are_those_of_the_arithmetic(name, tmp_path):
 
 
 def native(path):
-    """Writes the fixture of the hub as Marian would: without padding, matrices the other way round, symbols in YAML."""
+    """Writes the fixture of the hub as Marian would: without padding, matrices the other way round, tokens in YAML."""
     hub = checkpoints.FIXTURES / "marian"
     file, config = SafetensorsFile(hub / "model.safetensors"), json.loads((hub / "config.json").read_text())
     size = config["pad_token_id"]
@@ -101,7 +101,7 @@ def native(path):
     options = {**marian_models.USUAL, **{name: config[theirs] for name, theirs in names.items()}}
     marian_models.save(path / "opus.npz", weights, {**options, "vocabs": ["opus.vocab.yml", "opus.vocab.yml"]})
     ids = json.loads((hub / "vocab.json").read_text(encoding="utf-8"))
-    lines = (f"{json.dumps(symbol, ensure_ascii=False)}: {i}\n" for symbol, i in ids.items() if i < size)
+    lines = (f"{json.dumps(token, ensure_ascii=False)}: {i}\n" for token, i in ids.items() if i < size)
     (path / "opus.vocab.yml").write_text("".join(lines), encoding="utf-8")
     for side in ("source", "target"):
         shutil.copy(hub / f"{side}.spm", path)

@@ -13,7 +13,7 @@ from zoo.checkpoints.vocabulary import arrange
 from zoo.vocabulary import END, PAD, START, UNKNOWN
 
 FAMILIES = ("t5", "t5_gated")
-LONGEST = 22  # symbols in an answer
+LONGEST = 22  # tokens in an answer
 
 
 class Imported:

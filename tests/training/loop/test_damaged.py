@@ -105,7 +105,7 @@ def without_checkpoints(workdir):
 
 
 def with_another_tokenizer(workdir):
-    """As an earlier version, which wrote no checksums, may have it: other symbols would mean other weights."""
+    """As an earlier version, which wrote no checksums, may have it: other tokens would mean other weights."""
     (workdir / "checksums.json").unlink()
     tokenizer = zoo.text.WordTokenizer.train(["a small one"], vocab_size=20)
     tokenizer.save(workdir / "tokenizers" / "text")

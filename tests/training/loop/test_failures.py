@@ -237,7 +237,7 @@ REASONS = {
         tf.errors.ResourceExhaustedError(None, None, "tb/plugins: No space left on device"),
     ],
     "the disk quota is used up": [OSError(errno.EDQUOT, "Disk quota exceeded")],
-    "a file is larger than is allowed here": [
+    "a file exceeds the maximum size": [
         OSError(errno.EFBIG, "File too large"),
         RuntimeError("Unable to flush file's cached information (errno = 27, error message = 'File too large')"),
     ],

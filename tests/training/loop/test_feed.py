@@ -65,7 +65,7 @@ def test_fit_sees_the_batches_in_their_order():
     seen = train(batches, epochs=5)
     expected = rounds_of(PairBatches(source, target, **options), 5)
     assert_equal(seen, expected)
-    assert batches.symbols == {step: weights.sum() for step, (_, _, weights) in enumerate(expected)}
+    assert batches.tokens == {step: weights.sum() for step, (_, _, weights) in enumerate(expected)}
     assert_equal(train(PairBatches(source, target, **options), epochs=5, initial_epoch=3), expected[12:])
 
 

@@ -32,14 +32,14 @@ def test_card(name, request, tmp_path, monkeypatch):
     spec = config.spec
     final = json.loads((workdir / "metrics.jsonl").read_text().splitlines()[-1])
     assert card.startswith(f"# {spec.name} on {config.data.spec}\n")
-    unit = "text" if spec.task == "classifier" else "symbol"
+    unit = "text" if spec.task == "classifier" else "token"
     for part in (
         spec.paper.url,
         f"- Parameters: {zoo.load(workdir).model.count_params():,}\n",
         f"tokenizer: {config.data.tokenizer}, ",
         f"- Validation cross-entropy: {final['cross_entropy']:.4f} nats per {unit}; ",
         f"{METRICS[name]} {final[METRICS[name]]:.4f}",
-        f"\n{final['step']} steps of at most {config.training.batch_tokens:,} symbols",
+        f"\n{final['step']} steps of at most {config.training.batch_tokens:,} tokens",
         config.training.precision,
         "- Licence: Apache-2.0 for the code; the licence of the data applies to the weights\n",
         "- Intended use: ",

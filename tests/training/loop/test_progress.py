@@ -37,7 +37,7 @@ def progress():
                 **{
                     "batches_per_step": 1,
                     "schedule": lambda batch: 0.25,
-                    "symbols_of_batch": dict.fromkeys(range(99), 5),
+                    "tokens_of_batch": dict.fromkeys(range(99), 5),
                     "validation_batches": 40,
                     **options,
                 },
@@ -64,31 +64,31 @@ def lines_of(capsys):
 
 def test_the_share_of_the_peak_is_shown_where_that_is_known(progress, capsys):
     for at_peak in (None, 40.0):
-        callback = progress(symbols_at_peak=at_peak)
+        callback = progress(tokens_at_peak=at_peak)
         pass_batch(callback)
-        callback.symbols, callback.seconds = 34, 2.0
+        callback.tokens, callback.seconds = 34, 2.0
         callback.on_epoch_end(0, {"loss": 1.5, "val_cross_entropy": 1.0})
     _, unknown, _, known = lines_of(capsys)
-    assert " 17 symbols/s, learning rate" in unknown
-    assert " 17 symbols/s (MFU 42.5%), learning rate" in known
+    assert " 17 tokens/s, learning rate" in unknown
+    assert " 17 tokens/s (MFU 42.5%), learning rate" in known
 
 
-def test_symbols_of_steps_are_counted(progress, capsys):
-    symbols = {30: 50, 31: 70, 32: 30, 33: 999}
-    callback = progress(30, 4000, schedule=lambda batch: batch / 66, symbols_of_batch=symbols, best=2.5)
+def test_tokens_of_steps_are_counted(progress, capsys):
+    tokens = {30: 50, 31: 70, 32: 30, 33: 999}
+    callback = progress(30, 4000, schedule=lambda batch: batch / 66, tokens_of_batch=tokens, best=2.5)
     for _ in range(3):
         pass_batch(callback)
     logs = {"loss": 1.5, "val_cross_entropy": math.log(8)}
     callback.on_epoch_end(3, logs)
     callback.on_epoch_end(3, {**logs, "val_cross_entropy": 3.0, "val_accuracy": 0.912345})
-    assert symbols == {33: 999}
-    assert callback.symbols == 100, "without the first batch, for which the step is compiled"
+    assert tokens == {33: 999}
+    assert callback.tokens == 100, "without the first batch, for which the step is compiled"
     assert logs["symbols_per_second"] == pytest.approx(100 / callback.seconds)
     assert logs["learning_rate"] == 0.5, "that of the step to come"
     begin, first, second = lines_of(capsys)
     assert begin == "step 30/4,000: compiling the first step"
     assert first.startswith("step 33/4,000: loss 1.5000, validation 2.0794, best 2.0794, perplexity 8.00, ")
-    assert re.search(r" left, [\d,]+ symbols/s, learning rate 5\.00e-01$", first)
+    assert re.search(r" left, [\d,]+ tokens/s, learning rate 5\.00e-01$", first)
     assert "loss 1.5000, validation 3.0000, best 2.0794, accuracy 0.9123, " in second
 
 
@@ -107,7 +107,7 @@ def test_a_long_round_has_lines_of_its_own_with_the_time_left(progress, capsys, 
     assert lines_of(capsys) == [
         "step 2/10: compiling the first step",
         "step 4/10: loss 1.5000, 02:00 left, learning rate 2.50e-01",
-        "step 6/10: loss 1.5000, 01:20 left, 0 symbols/s, learning rate 2.50e-01",
+        "step 6/10: loss 1.5000, 01:20 left, 0 tokens/s, learning rate 2.50e-01",
         "step 6/10: validating 2/40",
         "step 6/10: validating 4/40",
     ]
@@ -119,7 +119,7 @@ def test_no_pace_is_shown_before_there_is_one(progress, capsys, monkeypatch):
         callback = progress(compiled=compiled)
         for _ in range(3):
             pass_batch(callback)
-    number = r"[1-9][\d,]* symbols/s, "
+    number = r"[1-9][\d,]* tokens/s, "
     rest = "learning rate 2.50e-01"
     expected = [r"0/10: compiling the first step"]
     expected += [f"1/10: loss 1.5000, {rest}", f"2/10: loss 1.5000, 00:00 left, {rest}"]
@@ -150,7 +150,7 @@ def terminal(monkeypatch):
 
 
 def run_on_a_terminal(progress, read, total):
-    callback = progress(total - 10, total, symbols_of_batch=dict.fromkeys(range(total), 12_345))
+    callback = progress(total - 10, total, tokens_of_batch=dict.fromkeys(range(total), 12_345))
     for _ in range(3):
         pass_batch(callback)
     callback.on_test_batch_end(7)
@@ -180,7 +180,7 @@ def test_a_terminal_without_columns_has_a_bar(progress, terminal, monkeypatch):
 def test_a_wide_terminal_has_all(progress, terminal, monkeypatch):
     monkeypatch.setattr(module, "SECONDS_BETWEEN_BARS", 0.0)
     text = "\n".join(run_on_a_terminal(progress, terminal(200), 90))
-    assert re.search(r"best 2\.0000, accuracy 0\.5000, .* left, [\d,]+ symbols/s, learning rate 2\.50e-01\n", text)
+    assert re.search(r"best 2\.0000, accuracy 0\.5000, .* left, [\d,]+ tokens/s, learning rate 2\.50e-01\n", text)
 
 
 def test_a_lost_loss_is_noticed_at_its_step(progress):
@@ -222,13 +222,13 @@ def test_a_batch_is_not_waited_for_before_the_next_one_was_begun(progress):
 
 
 def test_several_batches_make_a_step(progress):
-    callback = progress(done=3, batches_per_step=2, symbols_of_batch={6: 1, 7: 2, 8: 4, 9: 8})
+    callback = progress(done=3, batches_per_step=2, tokens_of_batch={6: 1, 7: 2, 8: 4, 9: 8})
     steps = []
     for _ in range(3):
         pass_batch(callback)
         steps.append(callback.step)
     callback.settle()
-    assert (steps, callback.symbols, callback.symbols_of_batch) == ([3, 4, 4], 6, {9: 8})
+    assert (steps, callback.tokens, callback.tokens_of_batch) == ([3, 4, 4], 6, {9: 8})
 
 
 def test_a_line_begins_with_the_time(capsys):

@@ -122,7 +122,7 @@ def test_long_sentences_are_cut_and_counted(text_spec, capsys):
         assert lengths.max() == 20
         assert (padded(rows)[np.arange(len(lengths)), lengths - 1] == END).all()
     longer = sum(max(len(s), len(t)) > 19 for s, t in zip(*vars(data.split("train")).values(), strict=True))
-    assert f"{longer} of 300 pairs of the train split are truncated to 20 symbols" in capsys.readouterr().err
+    assert f"{longer} of 300 pairs of the train split are truncated to 20 tokens" in capsys.readouterr().err
     batches = task.batches(config.data, data, "val", tokenizers, batch_tokens=100)
     for side, rows in zip(("source", "target"), batches.sides, strict=True):
         assert tokenizers[side].decode(padded(rows)) == getattr(data.split("val"), side)

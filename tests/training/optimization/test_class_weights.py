@@ -11,7 +11,7 @@ from support.tiny_runs import CLASSIFIER, train
 
 import zoo
 from training.optimization.class_weights import weigh_classes
-from training.optimization.cross_entropy import MeanOverSymbols, cross_entropy
+from training.optimization.cross_entropy import MeanOverTokens, cross_entropy
 
 B, C, SMOOTHING = 5, 3, 0.1
 WEIGHTS = (0.5, 2.0, 7.0)
@@ -22,7 +22,7 @@ def test_the_loss_of_training_alone_is_weighted():
     logits, classes = chance.normal(size=(B, C)).astype("float32"), np.array([0, 2, 1, 1, 0], "int32")
     real = np.array([1, 1, 1, 1, 0], "float32")  # the last row only fills up the batch
     model = keras.Sequential([keras.layers.Input((2,)), keras.layers.Dense(C)])
-    model.compile(loss=MeanOverSymbols(label_smoothing=SMOOTHING), jit_compile=False)
+    model.compile(loss=MeanOverTokens(label_smoothing=SMOOTHING), jit_compile=False)
     weigh_classes(model, cross_entropy, SMOOTHING, WEIGHTS)
 
     def loss(training):

@@ -9,7 +9,7 @@ from support.layers.contract import gradients
 import zoo
 from training.config.options import TrainingConfig
 from training.optimization.consistency import cut_off, divergence, regularise, repeat_rows
-from training.optimization.cross_entropy import MeanOverSymbols
+from training.optimization.cross_entropy import MeanOverTokens
 from zoo.errors import InputError
 from zoo.vocabulary import PAD, START
 
@@ -29,7 +29,7 @@ def seq2seq(dropout=0.3):
         intermediate_dim=11,
         dropout=dropout,
     )
-    model.compile(loss=MeanOverSymbols(), optimizer=keras.optimizers.SGD(0.1), jit_compile=False)
+    model.compile(loss=MeanOverTokens(), optimizer=keras.optimizers.SGD(0.1), jit_compile=False)
     return model
 
 

@@ -1,4 +1,4 @@
-"""Loss and metric against NumPy, symbol by symbol."""
+"""Loss and metric against NumPy, token by token."""
 
 import math
 import os
@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import pytest
 
-from training.optimization.cross_entropy import MeanOverSymbols, TokenCrossEntropy, cross_entropy, perplexity
+from training.optimization.cross_entropy import MeanOverTokens, TokenCrossEntropy, cross_entropy, perplexity
 
 B, T, V = 3, 5, 7
 
@@ -18,9 +18,9 @@ B, T, V = 3, 5, 7
 def data():
     chance = np.random.default_rng(0)
     logits = chance.normal(size=(B, T, V)).astype("float32") * 3
-    symbols = chance.integers(0, V, size=(B, T)).astype("int32")
+    tokens = chance.integers(0, V, size=(B, T)).astype("int32")
     weights = (np.arange(T)[None] < np.array([5, 2, 3])[:, None]).astype("float32")
-    return symbols, logits, weights
+    return tokens, logits, weights
 
 
 def log_softmax(row):
@@ -28,21 +28,21 @@ def log_softmax(row):
     return row - row.max() - np.log(np.exp(row - row.max()).sum())
 
 
-def reference(symbols, logits, weights, smoothing):
-    """Returns −Σ q log p with q = (1 − ε) · one-hot + ε / V, averaged over the symbols that count."""
+def reference(tokens, logits, weights, smoothing):
+    """Returns −Σ q log p with q = (1 − ε) · one-hot + ε / V, averaged over the tokens that count."""
     total = count = 0.0
-    for b in range(len(symbols)):
-        for t in range(len(symbols[b])):
+    for b in range(len(tokens)):
+        for t in range(len(tokens[b])):
             log_p = log_softmax(logits[b, t])
             for v in range(len(log_p)):
-                q = (1 - smoothing) * (v == symbols[b, t]) + smoothing / len(log_p)
+                q = (1 - smoothing) * (v == tokens[b, t]) + smoothing / len(log_p)
                 total -= weights[b, t] * q * log_p[v]
             count += weights[b, t]
     return total / count
 
 
 def test_a_case_by_hand():
-    """Logits (ln 3, 0): p = (3/4, 1/4), so the first symbol costs ln 4/3 and the second ln 4."""
+    """Logits (ln 3, 0): p = (3/4, 1/4), so the first token costs ln 4/3 and the second ln 4."""
     logits = np.array([[[np.log(3), 0], [np.log(3), 0]]], "float32")
     np.testing.assert_allclose(cross_entropy(np.array([[0, 1]]), logits), [[np.log(4 / 3), np.log(4)]], rtol=1e-6)
 
@@ -69,54 +69,54 @@ def gradient(function, logits):
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.7])
 def test_loss(data, smoothing):
     """Of what has weight alone; in float32; its gradient is softmax minus the smoothed distribution."""
-    symbols, logits, weights = data
-    loss = MeanOverSymbols(label_smoothing=smoothing)
+    tokens, logits, weights = data
+    loss = MeanOverTokens(label_smoothing=smoothing)
     plain = float(loss(*data))
     np.testing.assert_allclose(plain, reference(*data, smoothing), rtol=1e-5)
-    unweighted = reference(symbols, logits, np.ones_like(weights), smoothing)
-    np.testing.assert_allclose(float(loss(symbols, logits)), unweighted, rtol=1e-5)
+    unweighted = reference(tokens, logits, np.ones_like(weights), smoothing)
+    np.testing.assert_allclose(float(loss(tokens, logits)), unweighted, rtol=1e-5)
 
     other_logits = np.where(weights[..., None] > 0, logits, 99 - logits)
-    assert float(loss(np.where(weights > 0, symbols, 0), other_logits, weights)) == plain
+    assert float(loss(np.where(weights > 0, tokens, 0), other_logits, weights)) == plain
     wider = [np.concatenate([array, array[:, :2] * 0], axis=1) for array in data]
     np.testing.assert_allclose(float(loss(*wider)), plain, rtol=1e-6)
-    assert float(loss(symbols, logits, weights * 0)) == 0.0
+    assert float(loss(tokens, logits, weights * 0)) == 0.0
 
     rounded = keras.ops.cast(logits, "bfloat16")
-    of_rounded = loss(symbols, rounded, weights)
+    of_rounded = loss(tokens, rounded, weights)
     assert keras.backend.standardize_dtype(of_rounded.dtype) == "float32"
-    expected = reference(symbols, np.array(keras.ops.cast(rounded, "float32")), weights, smoothing)
+    expected = reference(tokens, np.array(keras.ops.cast(rounded, "float32")), weights, smoothing)
     np.testing.assert_allclose(float(of_rounded), expected, rtol=1e-5)
 
-    found = gradient(lambda z: loss(symbols, z, weights), logits)
+    found = gradient(lambda z: loss(tokens, z, weights), logits)
     for b in range(B):
         for t in range(T):
             target = np.full(V, smoothing / V)
-            target[symbols[b, t]] += 1 - smoothing
+            target[tokens[b, t]] += 1 - smoothing
             expected = weights[b, t] * (np.exp(log_softmax(logits[b, t])) - target) / weights.sum()
             np.testing.assert_allclose(found[b, t], expected, atol=1e-6)
 
 
 def test_large_logits_are_finite():
     logits = np.array([[[1e4, 0.0, -1e4]]], "float32")
-    for symbol, expected in ((0, 0.0), (2, 2e4)):
-        assert float(MeanOverSymbols()(np.array([[symbol]]), logits)) == expected
+    for token, expected in ((0, 0.0), (2, 2e4)):
+        assert float(MeanOverTokens()(np.array([[token]]), logits)) == expected
 
 
 def test_metric(data):
-    """A mean over symbols and not of means, in float32 whatever the logits are."""
-    symbols, logits, weights = data
+    """A mean over tokens and not of means, in float32 whatever the logits are."""
+    tokens, logits, weights = data
     metric = TokenCrossEntropy()
     for b in range(B):
-        metric.update_state(symbols[b : b + 1], logits[b : b + 1], weights[b : b + 1])
+        metric.update_state(tokens[b : b + 1], logits[b : b + 1], weights[b : b + 1])
     np.testing.assert_allclose(float(metric.result()), reference(*data, 0.0), rtol=1e-5)
-    means = [reference(symbols[b : b + 1], logits[b : b + 1], weights[b : b + 1], 0.0) for b in range(B)]
+    means = [reference(tokens[b : b + 1], logits[b : b + 1], weights[b : b + 1], 0.0) for b in range(B)]
     assert abs(np.mean(means) - float(metric.result())) > 0.01, "the case tells the two apart"
     metric.reset_state()
     assert float(metric.result()) == 0.0
     rounded = keras.ops.cast(logits, "bfloat16")
-    metric.update_state(symbols, rounded)
-    expected = reference(symbols, np.array(keras.ops.cast(rounded, "float32")), np.ones_like(weights), 0.0)
+    metric.update_state(tokens, rounded)
+    expected = reference(tokens, np.array(keras.ops.cast(rounded, "float32")), np.ones_like(weights), 0.0)
     np.testing.assert_allclose(float(metric.result()), expected, rtol=1e-5)
 
 
@@ -133,17 +133,17 @@ from training.hardware.mesh import Mesh
 from training.optimization.cross_entropy import cross_entropy
 
 logits = np.random.default_rng(0).normal(size=(8, 3, 22)).astype("float32")
-symbols = np.arange(24, dtype="int32").reshape(8, 3) % 22
+tokens = np.arange(24, dtype="int32").reshape(8, 3) % 22
 for axes, spread in (({"data": 4, "model": 1}, ("data",)), ({"data": 2, "model": 2}, ("data", None, "model"))):
     with Mesh(axes, keras.distribution.list_devices()).distribution().scope():
         mesh = keras.distribution.distribution().device_mesh.backend_mesh
         rows, place, nowhere = (NamedSharding(mesh, PartitionSpec(*dims)) for dims in (spread[:1], spread, ()))
-        step = jax.value_and_grad(lambda logits, symbols: cross_entropy(symbols, logits, 0.1).mean())
+        step = jax.value_and_grad(lambda logits, tokens: cross_entropy(tokens, logits, 0.1).mean())
         step = jax.jit(step, in_shardings=(place, rows), out_shardings=(nowhere, place))
-        compiled = step.lower(logits, symbols).compile()
+        compiled = step.lower(logits, tokens).compile()
         print(sorted(set(re.findall("all-gather|all-to-all|collective-permute", compiled.as_text()))))
-        print(float(step(logits, symbols)[0]))
-print(float(cross_entropy(symbols, logits, 0.1).mean()))
+        print(float(step(logits, tokens)[0]))
+print(float(cross_entropy(tokens, logits, 0.1).mean()))
 """
 
 

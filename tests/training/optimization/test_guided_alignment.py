@@ -9,7 +9,7 @@ import pytest
 from keras import ops
 
 import zoo
-from training.optimization.cross_entropy import MeanOverSymbols
+from training.optimization.cross_entropy import MeanOverTokens
 from training.optimization.guided_alignment import alignment_loss, guide
 from training.train import main
 from zoo.errors import InputError
@@ -18,17 +18,17 @@ from zoo.errors import InputError
 def test_by_hand():
     attention = np.array([[[0.5, 0.25, 0.25], [0.1, 0.9, 0.0], [0.2, 0.2, 0.6]]], "float32")
     alignment = np.array([[[1, 1, 0], [0, 0, 0], [0, 1, 0]]], "int32")
-    first = -(0.5 * math.log(0.5) + 0.5 * math.log(0.25))  # the second symbol belongs to none, the third is padding
+    first = -(0.5 * math.log(0.5) + 0.5 * math.log(0.25))  # the second token belongs to none, the third is padding
     found = alignment_loss(attention, alignment, np.array([[1.0, 1.0, 0.0]], "float32"))
     assert float(ops.convert_to_numpy(found)) == pytest.approx(first / 2, rel=1e-4)
     assert float(ops.convert_to_numpy(alignment_loss(attention, alignment, np.zeros((1, 3))))) == 0.0
 
 
 def problem(name, **options):
-    """Returns a model, and inputs, outputs and weights of a problem in which the last symbol comes first."""
+    """Returns a model, and inputs, outputs and weights of a problem in which the last token comes first."""
     keras.utils.set_random_seed(3)
     model = zoo.create_model(name, source_vocab_size=13, target_vocab_size=13, dropout=0.0, **options)
-    model.compile(loss=MeanOverSymbols(), optimizer=keras.optimizers.Adam(0.02), jit_compile=False)
+    model.compile(loss=MeanOverTokens(), optimizer=keras.optimizers.Adam(0.02), jit_compile=False)
     chance = np.random.default_rng(0)
     source = np.stack([chance.permutation(np.arange(4, 13))[:5] for _ in range(16)]).astype("int32")
     target = np.concatenate([np.full((16, 1), 1), source[:, :0:-1]], axis=1).astype("int32")

@@ -13,7 +13,7 @@ def test_a_registered_loss_has_its_name_alone(monkeypatch):
     monkeypatch.setattr(losses, "_LOSSES", dict(losses._LOSSES))
 
     @register_loss("hinge")
-    def hinge(symbols, logits, label_smoothing):
+    def hinge(tokens, logits, label_smoothing):
         return logits
 
     assert get_loss("hinge") is hinge

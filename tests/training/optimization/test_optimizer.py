@@ -6,11 +6,11 @@ import pytest
 
 import zoo
 from training.config.options import TrainingConfig
-from training.optimization.cross_entropy import MeanOverSymbols, average_over_steps
-from training.optimization.optimizer import accumulate_over_symbols, exclude_from_decay, make_optimizer
+from training.optimization.cross_entropy import MeanOverTokens, average_over_steps
+from training.optimization.optimizer import accumulate_over_tokens, exclude_from_decay, make_optimizer
 
-# A symbol that comes thrice, one that comes once, and one that does not.
-SYMBOLS = np.array([[1, 1, 2], [1, 3, 3]], "int32")
+# A token that comes thrice, one that comes once, and one that does not.
+TOKENS = np.array([[1, 1, 2], [1, 3, 3]], "int32")
 
 
 class Tiny(keras.Model):
@@ -31,7 +31,7 @@ class Tiny(keras.Model):
 
 
 def tiny(settings, scale=1.0):
-    """Returns the model with given weights, its gradient at any weights for any symbols, in NumPy."""
+    """Returns the model with given weights, its gradient at any weights for any tokens, in NumPy."""
     model = Tiny()
     model.build()
     chance = np.random.default_rng(0)
@@ -46,15 +46,15 @@ def tiny(settings, scale=1.0):
     return model
 
 
-def gradients(weights, symbols, scale=1.0):
+def gradients(weights, tokens, scale=1.0):
     """Returns the gradient of `Σ scale · k · output_k` with respect to table, kernel and bias."""
     table, kernel, _ = weights
     upstream = scale * np.array([1.0, 2.0, 3.0])
     of_table, of_kernel = np.zeros_like(table), np.zeros_like(kernel)
-    for symbol in symbols.ravel():
-        of_table[symbol] += kernel @ upstream
-        of_kernel += np.outer(table[symbol], upstream)
-    return [of_table, of_kernel, upstream * symbols.size]
+    for token in tokens.ravel():
+        of_table[token] += kernel @ upstream
+        of_kernel += np.outer(table[token], upstream)
+    return [of_table, of_kernel, upstream * tokens.size]
 
 
 def reference(weights, batches, settings, scale=1.0):
@@ -98,7 +98,7 @@ def test_steps(settings):
     model = tiny(settings)
     before = model.get_weights()
     chance = np.random.default_rng(1)
-    batches = [SYMBOLS, *chance.integers(0, 5, size=(5, 2, 3)).astype("int32")]
+    batches = [TOKENS, *chance.integers(0, 5, size=(5, 2, 3)).astype("int32")]
     for batch in batches:
         model.train_on_batch(batch, np.zeros((2, 1)))
     expected, averages = reference(before, batches, settings)
@@ -120,10 +120,10 @@ def step_of(settings, batches, translator=False, dtype="float32"):
         model.build()
     optimizer = make_optimizer(settings, model=model)
     optimizer.epsilon = 1e-4  # Gradients that are nothing but rounding, as those of the biases of keys, make no step.
-    loss = MeanOverSymbols(label_smoothing=0.1)
+    loss = MeanOverTokens(label_smoothing=0.1)
     model.compile(optimizer, loss=loss, jit_compile=keras.backend.backend() == "jax")
     average_over_steps(model)
-    accumulate_over_symbols(model)
+    accumulate_over_tokens(model)
     before = model.get_weights()
     for source, target, wanted, weights in batches:
         inputs = {"source": source, "target": target} if translator else source
@@ -141,7 +141,7 @@ def step_of(settings, batches, translator=False, dtype="float32"):
     ids=lambda value: value if isinstance(value, str) else "-".join(map(str, value.values())) or "tiny",
 )
 def test_accumulated_batches_take_the_step_of_the_large_one(optimizer, model):
-    """Of 1, 4, 10 and 0 symbols: a mean of means would give the first as much weight as the third."""
+    """Of 1, 4, 10 and 0 tokens: a mean of means would give the first as much weight as the third."""
     chance = np.random.default_rng(2)
     source, target = chance.integers(1, 5, size=(2, 8, 5)).astype("int32")
     wanted = chance.integers(0, 3, size=(8, 5)).astype("int32")
@@ -158,16 +158,16 @@ def test_accumulated_batches_take_the_step_of_the_large_one(optimizer, model):
     assert max(np.abs(value - other).max() for value, other in zip(found, before, strict=True)) > 0.005
 
 
-def test_the_norm_counts_a_frequent_symbol_once():
+def test_the_norm_counts_a_frequent_token_once():
     """Its gradients are added before they are squared: Keras on TensorFlow would let this step through unclipped."""
     settings = TrainingConfig(learning_rate=1.0, warmup_steps=1)
     model = tiny(settings)
-    norm = np.sqrt(sum(np.sum(gradient**2) for gradient in gradients(model.get_weights(), SYMBOLS)))
+    norm = np.sqrt(sum(np.sum(gradient**2) for gradient in gradients(model.get_weights(), TOKENS)))
     scale = 1.001 / norm
     model = tiny(settings, scale)
-    model.train_on_batch(SYMBOLS, np.zeros((2, 1)))
+    model.train_on_batch(TOKENS, np.zeros((2, 1)))
     momentum = next(v for v in model.optimizer.variables if v.path.endswith("embeddings_momentum"))
-    expected = 0.1 * gradients(tiny(settings).get_weights(), SYMBOLS, scale)[0] / 1.001
+    expected = 0.1 * gradients(tiny(settings).get_weights(), TOKENS, scale)[0] / 1.001
     np.testing.assert_allclose(np.array(momentum), expected, rtol=1e-5)
 
 

@@ -140,9 +140,7 @@ def test_filters(tmp_path, capsys):
     assert len(set(zip(pairs.source, pairs.target, strict=True))) == len(pairs) == entry.examples
     assert entry.read == 307 and entry.examples + sum(entry.dropped.values()) == 307
     assert entry.dropped["empty"] == 2 and entry.dropped["invalid UTF-8"] == 1 and entry.dropped["duplicate"] > 0
-    assert (
-        entry.dropped["more symbols than max_symbols"] == 1 and entry.dropped["ratio of lengths above max_ratio"] == 1
-    )
+    assert entry.dropped["more tokens than max_symbols"] == 1 and entry.dropped["ratio of lengths above max_ratio"] == 1
     skipped = (tmp_path / "out/skipped.txt").read_text()
     assert skipped == f"{tmp_path}/text/train.en:305: invalid UTF-8 (byte 0xff). Convert the file to UTF-8.\n"
     assert json.loads(capsys.readouterr().out)["train"]["dropped"] == entry.dropped

@@ -15,7 +15,7 @@ def test_a_case_by_hand():
 
 
 def test_short_translations_are_punished():
-    """All n-grams match; 6 symbols against 8 cost exp(1 − 8/6)."""
+    """All n-grams match; 6 tokens against 8 cost exp(1 − 8/6)."""
     bleu = translation_metrics(["a b c d e f"], ["a b c d e f g h"])["bleu"]
     assert bleu == pytest.approx(100 * 2.718281828459045 ** (1 - 8 / 6))
 

@@ -14,7 +14,7 @@ from zoo.text import load_tokenizer
 from zoo.vocabulary import END, PAD, SPECIAL_PIECES, START, UNKNOWN
 
 BYTES, WORDPIECE = "gpt_neox/tokenizer.json", "minilm/tokenizer.json"
-# Of each fixture the ids there of padding, start, end and unknown; what is beyond its symbols is new.
+# Of each fixture the ids there of padding, start, end and unknown; what is beyond its tokens is new.
 FILES = {
     "llama/tokenizer.model": (-1, 1, 2, 0),
     "t5/spiece.model": (0, -1, 1, 2),

@@ -27,7 +27,7 @@ from zoo.decoding_options import RULES
 
 
 def test_beam_search_finds_what_trying_everything_finds(resizes):
-    # 8 beams hold every prefix of up to 3 of the 2 real symbols, so that nothing is missed.
+    # 8 beams hold every prefix of up to 3 of the 2 real tokens, so that nothing is missed.
     limits, beam_size, alpha = [4, 2, 3, 1, 4, 4] * 2, 8, 1.0 if resizes else 0.6
     table = scripts(1, len(limits), 5, 4)
     ids, log_probs = run_beam(table, limits, beam_size, alpha, resizes)
@@ -66,7 +66,7 @@ def test_one_sure_beam_is_greedy():
 
 
 def test_the_length_penalty_decides_between_short_and_long():
-    # "end" at once has probability 0.5; the other way is 0.4 and then sure for 3 symbols more.
+    # "end" at once has probability 0.5; the other way is 0.4 and then sure for 3 tokens more.
     table = np.full((1, 2 * 5**4, 5), -50.0, "float32")
     table[0, START, [END, 3, 4]] = np.log([0.5, 0.4, 0.1])
     table[0, prefix_code((3,), 5), 3] = table[0, prefix_code((3, 3), 5), 3] = table[
@@ -115,7 +115,7 @@ def test_beams_go_on_with_a_prompt(resizes):
 
 
 def test_coverage_by_hand(resizes):
-    """Two ways to say two symbols; one looks at both source symbols, the other twice at the first."""
+    """Two ways to say two tokens; one looks at both source tokens, the other twice at the first."""
     table = np.full((1, 2 * 6**3, 6), -50.0, "float32")
     table[0, START, [3, 4]] = np.log([0.6, 0.4])
     table[0, prefix_code((3,), 6), END] = table[0, prefix_code((4,), 6), END] = 50.0
@@ -123,7 +123,7 @@ def test_coverage_by_hand(resizes):
     plain, state = stepper(table)
 
     def step(last, state, memory):
-        # What a symbol looked at counts in the step behind it, at its own end.
+        # What a token looked at counts in the step behind it, at its own end.
         logits, state = plain(last, state)
         return logits, ops.take(looks, last, axis=0), state
 
@@ -179,12 +179,12 @@ def test_an_end_that_would_be_too_early_is_not_written(resizes):
     assert np.all(ops.convert_to_numpy(ids)[:, :, 2] == END)
 
 
-def test_the_last_symbol_may_be_made_the_end_and_costs_nothing(resizes):
+def test_the_last_token_may_be_made_the_end_and_costs_nothing(resizes):
     # By itself no row ever ends.
     table = np.zeros((2, 2 * 5**4, 5), "float32")
     table[:, :, 3] = 9.0
     step, state = stepper(table)
-    (each,) = -np.log1p(2 * np.exp(-9.0, dtype="float64"))[None]  # of three symbols
+    (each,) = -np.log1p(2 * np.exp(-9.0, dtype="float64"))[None]  # of three tokens
     expected, log_probs = [[3, 3, END, PAD], [3, 3, 3, END]], [2 * each, 3 * each]
     limits = constraints([3, 4], forces_end=True)
     ids, found = map(ops.convert_to_numpy, decoding.greedy_search(step, state, limits, resizes=resizes))

@@ -8,7 +8,7 @@ from support.decoding import (
     END,
     PAD,
     START,
-    SYMBOLS,
+    TOKENS,
     everything,
     padded,
     prefix_code,
@@ -20,7 +20,7 @@ from support.decoding import (
 from zoo import decoding
 
 
-def test_the_tempting_symbols_are_never_produced():
+def test_the_tempting_tokens_are_never_produced():
     table = scripts(23, 3, 7, 3)
     table[:, :, [PAD, START]] += 100.0
     ids, log_probs = run_beam(table, [3, 3, 3], 3, 0.6)
@@ -32,19 +32,19 @@ def ngrams(ids, size):
     return [tuple(ids[first : first + size]) for first in range(len(ids) - size + 1)]
 
 
-def test_no_symbols_come_twice(resizes):
+def test_no_tokens_come_twice(resizes):
     """A model that would say one thing for ever."""
     table = np.zeros((2, 2 * 4**7, 4), "float32")
     table[:, :, 3], table[:, :, END] = 5.0, -5.0
     prompts = [(), (3, 3)]
     for size in (1, 2, 3):
         ids, _ = run_greedy(table, [7, 7], None, resizes, prompts, no_repeat_ngram=size)
-        # The only symbol fits `size` times; the prompt takes its place, however long it is.
+        # The only token fits `size` times; the prompt takes its place, however long it is.
         for row, count in enumerate((size, max(size, 2))):
             assert ids[row].tolist() == padded((*[3] * count, END), 7)
 
 
-def test_no_symbols_can_come_twice_where_there_is_no_room_for_them(resizes):
+def test_no_tokens_can_come_twice_where_there_is_no_room_for_them(resizes):
     table = np.zeros((2, 2 * 4**2, 4), "float32")
     table[:, :, 3] = 5.0
     for limit in (1, 2):
@@ -74,32 +74,32 @@ def test_score_is_what_a_search_adds_up():
     ids, log_probs = run_greedy(table, limits)
     codes = [[prefix_code(row[:place].tolist(), 7) for place in range(4)] for row in ids]
     logits = np.stack([table[row][np.minimum(codes[row], 2 * 7**4 - 1)] for row in range(3)])
-    found = decoding.sequence_log_prob(ops.convert_to_tensor(logits), ops.convert_to_tensor(ids), SYMBOLS)
+    found = decoding.sequence_log_prob(ops.convert_to_tensor(logits), ops.convert_to_tensor(ids), TOKENS)
     np.testing.assert_allclose(ops.convert_to_numpy(found), log_probs, rtol=1e-5)
 
 
-def test_how_probable_each_symbol_is_and_what_else_could_stand_there():
+def test_how_probable_each_token_is_and_what_else_could_stand_there():
     chance = np.random.default_rng(3)
     logits = chance.normal(size=(2, 3, 7)).astype("float32")
     ids = np.array([[5, 3, END], [6, PAD, PAD]], "int32")
-    outputs = decoding.symbol_log_probs(ops.convert_to_tensor(logits), ops.convert_to_tensor(ids), SYMBOLS, 4)
+    outputs = decoding.token_log_probs(ops.convert_to_tensor(logits), ops.convert_to_tensor(ids), TOKENS, 4)
     outputs = {name: ops.convert_to_numpy(values) for name, values in outputs.items()}
-    allowed = [symbol for symbol in range(7) if symbol not in (PAD, START)]
+    allowed = [token for token in range(7) if token not in (PAD, START)]
     for row, column in np.ndindex(2, 3):
         found = {name: values[row, column] for name, values in outputs.items()}
         if ids[row, column] == PAD:
             assert not any(np.any(values) for values in found.values())
             continue
-        scores = {symbol: math.exp(logits[row, column, symbol]) for symbol in allowed}
-        log_probs = {symbol: math.log(score / sum(scores.values())) for symbol, score in scores.items()}
-        best = sorted(allowed, key=lambda symbol: -scores[symbol])[:4]
+        scores = {token: math.exp(logits[row, column, token]) for token in allowed}
+        log_probs = {token: math.log(score / sum(scores.values())) for token, score in scores.items()}
+        best = sorted(allowed, key=lambda token: -scores[token])[:4]
         assert found["alternatives"].tolist() == best
-        np.testing.assert_allclose(found["alternative_log_probs"], [log_probs[symbol] for symbol in best], rtol=1e-5)
+        np.testing.assert_allclose(found["alternative_log_probs"], [log_probs[token] for token in best], rtol=1e-5)
         np.testing.assert_allclose(found["log_probs"], log_probs[ids[row, column]], rtol=1e-5)
-    whole = decoding.sequence_log_prob(ops.convert_to_tensor(logits), ops.convert_to_tensor(ids), SYMBOLS)
+    whole = decoding.sequence_log_prob(ops.convert_to_tensor(logits), ops.convert_to_tensor(ids), TOKENS)
     np.testing.assert_allclose(ops.convert_to_numpy(whole), outputs["log_probs"].sum(axis=1), rtol=1e-5)
 
 
-def test_there_are_never_more_alternatives_than_symbols():
+def test_there_are_never_more_alternatives_than_tokens():
     logits, ids = ops.zeros((1, 2, 5)), ops.full((1, 2), END, dtype="int32")
-    assert decoding.symbol_log_probs(logits, ids, SYMBOLS, 9)["alternatives"].shape == (1, 2, 5)
+    assert decoding.token_log_probs(logits, ids, TOKENS, 9)["alternatives"].shape == (1, 2, 5)

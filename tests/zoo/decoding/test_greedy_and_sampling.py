@@ -8,7 +8,7 @@ from support.decoding import (
     END,
     PAD,
     START,
-    SYMBOLS,
+    TOKENS,
     constraints,
     greedy_row,
     log_probabilities,
@@ -35,7 +35,7 @@ def test_greedy(resizes):
     assert ids.dtype == np.int32 and log_probs.dtype == np.float32
 
 
-def test_a_row_without_room_for_any_symbol_is_empty():
+def test_a_row_without_room_for_any_token_is_empty():
     table = scripts(13, 2, 7, 2)
     ids, log_probs = run_greedy(table, [0, 2])
     assert ids[0].tolist() == [PAD, PAD] and log_probs[0] == 0.0
@@ -73,7 +73,7 @@ def test_a_prompt_can_take_the_place_of_the_start_symbol(resizes):
     usual = run_greedy(table, limits, 5, resizes, prompts)
     step, state = stepper(table)
     begun = constraints(limits, 5, prompts, begins_with_prompt=True)
-    state["code"] += START  # so that the first symbol follows what the start symbol would have led to
+    state["code"] += START  # so that the first token follows what the start token would have led to
     ids, log_probs = greedy_search(step, state, begun, resizes=resizes)
     np.testing.assert_array_equal(ops.convert_to_numpy(ids), usual[0])
     np.testing.assert_allclose(ops.convert_to_numpy(log_probs), usual[1], rtol=1e-5)
@@ -89,7 +89,7 @@ def draw(probabilities, count, length=1, **options):
         return ops.broadcast_to(logits, (ops.shape(last)[0], len(probabilities))), state
 
     numbers = ops.arange(count, dtype="int32")
-    limits = Constraints(SYMBOLS, length * ops.ones_like(numbers), length)
+    limits = Constraints(TOKENS, length * ops.ones_like(numbers), length)
     ids, _ = sample(step, (), limits, ops.zeros_like(numbers), numbers, **options)
     return ops.convert_to_numpy(ids)
 
@@ -138,5 +138,5 @@ def test_samples_depend_on_seed_and_row_and_not_on_the_batch():
     np.testing.assert_array_equal(run(5, [3, 1])[0], ids[[3, 1]])
     assert (run(6, range(6))[0] != ids).any()
     for row in range(6):
-        drawn = [symbol for symbol in ids[row].tolist() if symbol != PAD]
+        drawn = [token for token in ids[row].tolist() if token != PAD]
         np.testing.assert_allclose(log_probs[row], score(table[row], drawn), rtol=1e-5)

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from support.decoding import END, START, SYMBOLS, constraints, run_beam, run_greedy, scripts, stepper
+from support.decoding import END, START, TOKENS, constraints, run_beam, run_greedy, scripts, stepper
 
 from zoo import decoding
 from zoo.decoding import Constraints, beam_search, greedy_search, repeat_rows
@@ -44,7 +44,7 @@ def test_few_long_sentences_come_to_their_ends_in_a_smaller_loop(beam_size):
 
 @pytest.mark.skipif(keras.backend.backend() == "jax", reason="JAX traces the step once")
 def test_search_stops_when_nothing_can_change():
-    # Three beams want three endings: one at once, and two behind one symbol more.
+    # Three beams want three endings: one at once, and two behind one token more.
     for beam_size, expected in ((None, 1), (1, 1), (3, 2)):
         calls = []
 
@@ -68,7 +68,7 @@ def test_compiled_with_a_width_known_at_run_time(beam_size, xla):
 
     def search(limits, room, resizes=None):
         step, state = stepper(table)
-        given = Constraints(SYMBOLS, limits, room, **twice)
+        given = Constraints(TOKENS, limits, room, **twice)
         if beam_size is None:
             return greedy_search(step, state, given, resizes=resizes)
         return beam_search(step, repeat_rows(state, beam_size), given, beam_size, resizes=resizes)

@@ -1,4 +1,4 @@
-"""The most probable symbols and their probabilities."""
+"""The most probable tokens and their probabilities."""
 
 import keras
 import numpy as np

@@ -48,9 +48,9 @@ def test_a_language_model(lines_run):
     (continuation,) = lines_run.continuations(["abc"])
     (answer,) = view.answers
     assert (view.task, answer.text, answer.given) == ("language_model", continuation.text, 3)
-    symbols = [*"abc", *answer.text]
-    assert answer.tokens == [*symbols, "</s>"][: lines_run.model.max_length]
-    assert answer.before == ["<s>", *symbols][: lines_run.model.max_length]
+    token_ids = [*"abc", *answer.text]
+    assert answer.tokens == [*token_ids, "</s>"][: lines_run.model.max_length]
+    assert answer.before == ["<s>", *token_ids][: lines_run.model.max_length]
     assert answer.attention["decoder"].shape[1:] == (len(answer.tokens), len(answer.tokens))
     for token, log_prob, alternatives in zip(
         answer.tokens[3:], answer.log_probs[3:], answer.alternatives[3:], strict=True
@@ -60,11 +60,11 @@ def test_a_language_model(lines_run):
         assert alternatives[0] == (token, pytest.approx(log_prob, abs=1e-4)), "greedy search takes the best"
         assert sum(map(math.exp, values)) <= 1 + 1e-5
     (score,) = lines_run.score(["abc" + answer.text])
-    np.testing.assert_allclose(sum(answer.log_probs[: len(symbols)]), score.log_prob, atol=1e-3)
+    np.testing.assert_allclose(sum(answer.log_probs[: len(token_ids)]), score.log_prob, atol=1e-3)
     assert total(answer, 3) == pytest.approx(answer.log_prob, abs=1e-3)
 
 
-def test_symbols_without_a_text(lines_run, labelled_run, text_run):
+def test_tokens_without_a_text(lines_run, labelled_run, text_run):
     for run, options in ((lines_run, {}), (labelled_run, {}), (text_run, {"beam_size": 2})):
         (view,) = run.explore([""], **options).views
         assert not view.notes and (view.tokens or view.answers[0].tokens)

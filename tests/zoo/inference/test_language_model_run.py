@@ -28,11 +28,11 @@ def test_order_is_kept_and_a_batch_answers_like_each_alone(lines_run):
     assert lines_run.generate([]) == []
 
 
-def test_greedy_answers_are_the_most_probable_symbols(lines_run):
+def test_greedy_answers_are_the_most_probable_tokens(lines_run):
     (answer,) = lines_run.generate(["abc"])
     ids = lines_run.tokenizers.text.encode(["abc" + answer])[0]
     logits = np.array(lines_run.model({"tokens": np.array([[START, *ids[:-1]]], "int32")}))[0]
-    assert logits[3:, 2:].argmax(axis=-1).tolist() == [symbol - 2 for symbol in ids[3:]]
+    assert logits[3:, 2:].argmax(axis=-1).tolist() == [token - 2 for token in ids[3:]]
 
 
 def test_samples_differ_by_seed_and_by_row_and_repeat(lines_run):
@@ -43,7 +43,7 @@ def test_samples_differ_by_seed_and_by_row_and_repeat(lines_run):
     assert answers != lines_run.generate(prompts, seed=2, **options)
 
 
-def test_draws_among_one_symbol_are_greedy(lines_run):
+def test_draws_among_one_token_are_greedy(lines_run):
     numbers = np.arange(5, dtype="int32")
     inputs = {"prompt": np.full((5, 1), PAD, "int32"), "seed": numbers, "row": numbers}
 
@@ -78,7 +78,7 @@ def test_bad_options(lines_run):
         lines_run.generate("one text")
 
 
-def test_scores_are_those_of_the_symbols_one_after_the_other(lines_run):
+def test_scores_are_those_of_the_tokens_one_after_the_other(lines_run):
     limit = lines_run.model.max_length
     for text, (log_prob, count) in zip(PROMPTS, lines_run.score(PROMPTS), strict=True):
         (ids,) = lines_run.tokenizers.text.encode([text])
@@ -94,6 +94,6 @@ def test_a_continuation_is_as_probable_as_the_longer_text(lines_run):
     limit = lines_run.model.max_length
     (found,) = lines_run.continuations(["abc"])
     (before, _), (whole, count) = lines_run.score(["abc", f"abc{found.text}"])
-    assert count == limit, "it ends where there is no more room, and not with a symbol for the end"
+    assert count == limit, "it ends where there is no more room, and not with a token for the end"
     np.testing.assert_allclose(found.log_prob, whole - before, rtol=1e-4)
     assert [found.text] == lines_run.generate(["abc"])

@@ -60,7 +60,7 @@ def test_kinds_that_a_model_has_not(labelled_run, lines_run, text_run):
             run.attention(["a"], kind=kind)
 
 
-def test_words_are_found_whatever_the_symbols(labelled_run, text_run, lines_run):
+def test_words_are_found_whatever_the_tokens(labelled_run, text_run, lines_run):
     for run, text, words in (
         (labelled_run, "the horse sees a girl", ["the", "horse", "sees", "a", "girl"]),
         (text_run, "the horse sees", ["the", "horse", "sees"]),

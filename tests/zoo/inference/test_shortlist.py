@@ -1,4 +1,4 @@
-"""Translating with few target symbols."""
+"""Translating with few target tokens."""
 
 import functools
 import itertools
@@ -10,7 +10,7 @@ import tensorflow as tf
 from keras import ops
 from support import seq2seq_models
 from support.every import every
-from support.seq2seq_models import SMALL, TARGET_SYMBOLS
+from support.seq2seq_models import SMALL, TARGET_TOKENS
 from support.tiers import nightly_unless
 
 from zoo.decoding_options import TranslationOptions
@@ -20,7 +20,7 @@ from zoo.inference.translator import Translator
 from zoo.vocabulary import END, PAD, UNKNOWN
 from zoo.workdir import WorkDir
 
-V = TARGET_SYMBOLS
+V = TARGET_TOKENS
 SOURCE = np.array([[5, 7, 11, 4, 2], [9, 2, 0, 0, 0], [3, 3, 2, 0, 0]], "int32")
 # Each way to have logits once: tied or not, with a bias or a map, of each base.
 FAST = [("transformer_tiny", 1), ("transformer_tiny_cosine", 0)]
@@ -40,9 +40,9 @@ def by_loops(shortlist, source, size):
     by_rank, width = np.argsort(shortlist.rank).tolist(), shortlist.translations.shape[1]
     chosen = by_rank[: shortlist.always][:size]
     for place in range(width):
-        level = {int(shortlist.translations[symbol, place]) for symbol in source.ravel()}
-        chosen += [symbol for symbol in by_rank if symbol in level and symbol not in chosen]
-    chosen += [symbol for symbol in by_rank if symbol not in chosen]
+        level = {int(shortlist.translations[token, place]) for token in source.ravel()}
+        chosen += [token for token in by_rank if token in level and token not in chosen]
+    chosen += [token for token in by_rank if token not in chosen]
     return sorted(chosen[:size])
 
 
@@ -73,14 +73,14 @@ def translate(model, source=SOURCE, table=None, **options):
 
 
 @pytest.mark.parametrize("case", nightly_unless(FAST.__contains__, ALL), ids=str)
-def test_a_step_gives_the_logits_of_some_symbols(case):
+def test_a_step_gives_the_logits_of_some_tokens(case):
     name, number = case
-    model, symbols = seq2seq_models.create(name, SMALL[name][number]), np.array([16, 4, 4, 2], "int32")
+    model, tokens = seq2seq_models.create(name, SMALL[name][number]), np.array([16, 4, 4, 2], "int32")
     memory = model.encode(SOURCE)
     step = [np.array([1, 1, 1], "int32"), model.initial_state(memory, 3), memory]
     whole, _ = model.decode_step(*step)
-    some, _ = model.decode_step(*step, readout=model.readout(ops.convert_to_tensor(symbols)))
-    np.testing.assert_allclose(some, ops.convert_to_numpy(whole)[:, symbols], rtol=1e-4, atol=1e-5)
+    some, _ = model.decode_step(*step, readout=model.readout(ops.convert_to_tensor(tokens)))
+    np.testing.assert_allclose(some, ops.convert_to_numpy(whole)[:, tokens], rtol=1e-4, atol=1e-5)
 
 
 @functools.cache
@@ -94,7 +94,7 @@ def model():
     return transformer(0)
 
 
-def test_with_all_symbols_answers_are_the_same(model):
+def test_with_all_tokens_answers_are_the_same(model):
     expected = translate(model)
     found = translate(model, table=random_shortlist(), shortlist=1000)
     np.testing.assert_array_equal(found["ids"], expected["ids"])
@@ -105,14 +105,14 @@ CASES = [(0, {"beam_size": 3}), (1, {"rules": "ctranslate2"}), (2, {"rules": "ct
 
 
 @pytest.mark.parametrize("case", nightly_unless(CASES[0].__eq__, CASES), ids=str)
-def test_it_is_as_if_all_other_symbols_were_impossible(case, monkeypatch):
+def test_it_is_as_if_all_other_tokens_were_impossible(case, monkeypatch):
     number, options = case
     model = transformer(number)
     best = np.unique(translate(model, **options)["ids"])
     best = best[best > UNKNOWN][-7:]
     assert len(best), "the model writes something"
-    # The last symbols come first, so that their numbers in the shortlist are others.
-    order = [*range(4), *(symbol for symbol in reversed(range(4, V)) if symbol not in best), *best]
+    # The last tokens come first, so that their numbers in the shortlist are others.
+    order = [*range(4), *(token for token in reversed(range(4, V)) if token not in best), *best]
     table = Shortlist(np.zeros((V, 1), "int32"), np.argsort(order).astype("int32"), 4)
     found = translate(model, table=table, shortlist=9, **options)
     allowed = np.isin(np.arange(V), order[:9])
@@ -129,11 +129,11 @@ def test_it_is_as_if_all_other_symbols_were_impossible(case, monkeypatch):
     np.testing.assert_allclose(found["log_prob"], expected["log_prob"], rtol=1e-4)
 
 
-def test_no_symbols_come_twice_if_so_asked(model):
+def test_no_tokens_come_twice_if_so_asked(model):
     outputs = translate(model, table=random_shortlist(), shortlist=8, no_repeat_ngram=1)
     for row in outputs["ids"][:, 0]:
-        symbols = row[(row != PAD) & (row != END)]
-        assert len(set(symbols)) == len(symbols)
+        tokens = row[(row != PAD) & (row != END)]
+        assert len(set(tokens)) == len(tokens)
 
 
 def test_empty_batches_and_empty_sources(model):

@@ -126,7 +126,7 @@ def assert_alike(outputs, expected):
 
 
 def test_limits():
-    # A model that never ends: weights of zero, and a bias that prefers one symbol.
+    # A model that never ends: weights of zero, and a bias that prefers one token.
     model = zoo.create_model("rnnsearch", source_vocab_size=V, target_vocab_size=V, **SMALL["rnnsearch"])
     model.set_weights([np.zeros(weight.shape) for weight in model.weights])
     model.output_dense.bias.assign(10.0 * np.eye(V)[7])

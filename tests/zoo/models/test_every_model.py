@@ -19,7 +19,7 @@ BASES = {
     "language_model": LanguageModel,
     "sentence_encoder": SentenceEncoder,
 }
-# With these sizes the numbers below were counted; 69 symbols are those of tinyshakespeare, and four special ones.
+# With these sizes the numbers below were counted; 69 tokens are those of tinyshakespeare, and four special ones.
 SIZES = {
     "seq2seq": {"source_vocab_size": 101, "target_vocab_size": 103},
     "classifier": {"vocab_size": 101, "num_classes": 7},

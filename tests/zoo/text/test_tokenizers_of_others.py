@@ -32,7 +32,7 @@ def llama():
 
 
 def gpt_neox():
-    """Returns BPE of composed bytes, in which two to four spaces are symbols."""
+    """Returns BPE of composed bytes, in which two to four spaces are tokens."""
     described = read_json("gpt_neox", "tokenizer.json")
     pieces = {piece: index for piece, index in described["model"]["vocab"].items() if index > 1}
     texts = [*SPECIAL_PIECES[:3], *pieces, " " * 4, " " * 3, " " * 2]
@@ -71,7 +71,7 @@ def test_texts_come_back():
         assert tokenizer.decode(tokenizer.encode(texts)) == texts
 
 
-def test_a_code_is_one_symbol_where_a_text_begins_with_one_and_texts_are_tidy():
+def test_a_code_is_one_token_where_a_text_begins_with_one_and_texts_are_tidy():
     tokenizer, original = marian()
     assert [original[index] for index in tokenizer.encode([">>fra<< a"])[0]] == [2, 8]
     assert tokenizer.encode([">>xyz<<a"])[0][0] == UNKNOWN and original.index(2) not in tokenizer.encode(["a >>fra<<"])

@@ -3,7 +3,7 @@
 from zoo.text.visibility import is_blank
 
 
-def test_what_has_no_visible_symbol_is_blank():
+def test_what_has_no_visible_token_is_blank():
     blank = (
         "",
         " ",

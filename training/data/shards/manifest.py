@@ -29,7 +29,7 @@ class SplitEntry:
     examples: int
     read: int  # number of examples in the data
     dropped: Mapping[str, int]  # number of examples that were left out, by reason
-    symbols: Mapping[str, int]  # ids of each column, the ends included
+    tokens: Mapping[str, int]  # ids of each column, the ends included
     has_texts: bool  # whether the texts are saved with the ids
     shards: list[FileEntry]
     order: FileEntry | None = None  # the examples in the order of their lengths

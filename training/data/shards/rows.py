@@ -24,7 +24,7 @@ class Rows:
 
     Args:
         parts: The arrays, in order; they may be mapped from files.
-        limit: Largest length of a row, or `None`. A longer row is truncated; if it ended in the end symbol, it still
+        limit: Largest length of a row, or `None`. A longer row is truncated; if it ended in the end token, it still
             does.
 
     Example:
@@ -83,7 +83,7 @@ class Rows:
 
         Args:
             examples: Their numbers.
-            width: Symbols in a row, padding included; no row is longer.
+            width: Tokens in a row, padding included; no row is longer.
             num_rows: Rows of the array, of which the last ones are padding. Default: the number of examples.
         """
         examples = np.asarray(examples, np.int64)
@@ -138,7 +138,7 @@ class Rows:
         return taken
 
     def split_long(self, limit: int) -> "Rows":
-        """Returns the rows, with longer ones split into rows of at most `limit` symbols."""
+        """Returns the rows, with longer ones split into rows of at most `limit` tokens."""
         return Rows([Part(part.values, _with_breaks(part.offsets.astype(np.int64), limit)) for part in self.parts])
 
     def _by_part(self, examples: Array) -> Iterator[tuple[Part, Any, Array]]:

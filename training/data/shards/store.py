@@ -62,7 +62,7 @@ class TokenShards:
 
     def columns(self, split: str) -> dict[str, Rows]:
         """Returns the rows of ids of a split, by the name of their column; see `EncodedSplit`."""
-        return {name: self._rows(split, name) for name in self.manifest.splits[split].symbols}
+        return {name: self._rows(split, name) for name in self.manifest.splits[split].tokens}
 
     def by_length(self, split: str) -> ByLength | None:
         """Returns the examples of a split in the order of their lengths, if it was prepared."""

@@ -39,7 +39,7 @@ _FIXED = {"positions": "learned", "embedding_norm": True}
 def bart(checkpoint: Checkpoint) -> Imported:
     """Returns a checkpoint of BART with its head for answers.
 
-    What begins an answer is the end symbol there; here it is there twice. `<s>` follows it, forced or not.
+    What begins an answer is the end token there; here it is there twice. `<s>` follows it, forced or not.
 
     Raises:
         InputError: If it differs from these in what we do not have.
@@ -57,7 +57,7 @@ def bart(checkpoint: Checkpoint) -> Imported:
 def mbart(checkpoint: Checkpoint) -> Imported:
     """Returns a checkpoint of mBART or mBART-50, for two of its languages.
 
-    A translation of mBART-50 begins with the end symbol and the code of its language, one of mBART with the code alone:
+    A translation of mBART-50 begins with the end token and the code of its language, one of mBART with the code alone:
     that language is chosen at import. What begins a translation is here twice.
 
     Raises:

@@ -180,11 +180,11 @@ def attentions_of(block: Any) -> list[Any]:
 
 
 def generation_config(config: Mapping[str, Any], max_length: int) -> dict[str, Any]:
-    """Returns `generation_config.json` of a translator, by which symbols that are never written here are not there.
+    """Returns `generation_config.json` of a translator, by which tokens that are never written here are not there.
 
     Args:
         config: What `config.json` says.
-        max_length: The largest number of symbols of an answer.
+        max_length: The largest number of tokens of an answer.
     """
     never = sorted({config["pad_token_id"], config["decoder_start_token_id"]})
     names = ("pad_token_id", "eos_token_id", "decoder_start_token_id")

@@ -28,8 +28,8 @@ from zoo.checkpoints.families.ctranslate2_layers import (
     scalars,
     sinusoids,
     special_names,
-    symbols_of,
     table_of,
+    tokens_of,
     under,
 )
 from zoo.checkpoints.families.layouts import UNWRITTEN, Mapped, Rows, read_mapped, write_mapped
@@ -43,7 +43,7 @@ _REVISIONS = range(2, 8)
 # What the names of revision 2 say of a model.
 _HEADS = {"TransformerBase": 8, "TransformerBig": 16}
 _EPSILON = 1e-5
-# Symbols that are read, and the end, where positions have a formula and no table.
+# Tokens that are read, and the end, where positions have a formula and no table.
 _LENGTH = 513
 _SPM = ("{side}.spm", "spm.model", "sentencepiece.model", "sentencepiece.bpe.model")
 _IGNORED = ("embeddings_merge", "alignment_layer", "alignment_heads", "alibi_use_positive_positions", "scale_alibi")
@@ -53,13 +53,13 @@ _IGNORED = ("embeddings_merge", "alignment_layer", "alignment_heads", "alibi_use
 def ctranslate2(checkpoint: CTranslate2Checkpoint) -> Imported:
     """Returns an encoder-decoder of CTranslate2, with full attention.
 
-    Sources end with the end symbol where the folder says so (`add_source_eos`), and in models of Marian, which are
+    Sources end with the end token where the folder says so (`add_source_eos`), and in models of Marian, which are
     those that start from a vector of zeros; the folder does not say it of others, whose users add it themselves. A
     table of positions that are not our sinusoids, such as the formula of OpenNMT-tf, which counts from 1, becomes a
     learned one.
 
     Raises:
-        InputError: If it differs in what we do not have, or its symbols are pieces without the SentencePiece model that
+        InputError: If it differs in what we do not have, or its tokens are pieces without the SentencePiece model that
             makes them.
     """
     revision = checkpoint.config["revision"]
@@ -83,21 +83,21 @@ def _starts_from_zeros(checkpoint: CTranslate2Checkpoint) -> bool:
 
 
 def _order(checkpoint: CTranslate2Checkpoint, side: str) -> Arrangement:
-    symbols, rows = checkpoint.symbols(side), checkpoint.shape(table_name(checkpoint, side))[0]
-    places = {symbol: place for place, symbol in enumerate(symbols)}
+    tokens, rows = checkpoint.tokens(side), checkpoint.shape(table_name(checkpoint, side))[0]
+    places = {token: place for place, token in enumerate(tokens)}
     named = {name: checkpoint.option(f"{name}_token", usual) or usual for name, usual in _SPECIAL.items()}
     end, unknown = places.get(named["eos"]), places.get(named["unk"])
     start = places.get(checkpoint.option("decoder_start_token", named["bos"]) or named["bos"])
-    if unknown is None and rows == len(symbols) + 1:
-        unknown = len(symbols)  # as OpenNMT-tf has it
+    if unknown is None and rows == len(tokens) + 1:
+        unknown = len(tokens)  # as OpenNMT-tf has it
     if side == "source":
         start = places.get(named["bos"], NEW)  # which no source has
     elif _starts_from_zeros(checkpoint):
         start = NEW
-    if start is None or end is None or rows < len(symbols):
+    if start is None or end is None or rows < len(tokens):
         raise InputError(
             f"{checkpoint.path}: the vocabulary of the {side} must have {named['eos']} and the start of translations, "
-            f"and at most {rows} symbols, the rows of the embeddings. Received: {len(symbols)} symbols."
+            f"and at most {rows} tokens, the rows of the embeddings. Received: {len(tokens)} tokens."
         )
     pad = next((places[name] for name in ("<blank>", "<pad>") if name in places), None)
     return arrange(rows, start, end, pad, unknown)
@@ -107,7 +107,7 @@ _SPECIAL = {"bos": "<s>", "eos": "</s>", "unk": "<unk>"}
 
 
 def _tokenizer(checkpoint: CTranslate2Checkpoint, side: str, order: Arrangement) -> Tokenizer:
-    symbols = checkpoint.symbols(side)
+    tokens = checkpoint.tokens(side)
     names = [name.format(side=side) for name in _SPM]
     found = next((name for name in names if (checkpoint.path / name).is_file()), None)
     described = checkpoint.option("lowercase")  # which we write alone
@@ -115,8 +115,8 @@ def _tokenizer(checkpoint: CTranslate2Checkpoint, side: str, order: Arrangement)
     if found is not None and lowercase is not None:
         return SubwordTokenizer(checkpoint.file(found).read_bytes(), lowercase)
     if found is not None:
-        return mapped_subwords(checkpoint, found, {symbol: place for place, symbol in enumerate(symbols)}, order)
-    ordinary = order.pieces([*symbols, *[""] * (max(order.original_ids) + 1 - len(symbols))])[4:]
+        return mapped_subwords(checkpoint, found, {token: place for place, token in enumerate(tokens)}, order)
+    ordinary = order.pieces([*tokens, *[""] * (max(order.original_ids) + 1 - len(tokens))])[4:]
     return single_characters(ordinary, f"{checkpoint.path}: the {side}", names, bool(lowercase))
 
 
@@ -234,8 +234,8 @@ def tensors(
 
     Args:
         model: The model.
-        orders: The order of the symbols of each side.
-        sizes: The number of symbols of each side in the checkpoint.
+        orders: The order of the tokens of each side.
+        sizes: The number of tokens of each side in the checkpoint.
         names: The name of the embeddings of each side.
     """
     for side, half in SIDES.items():
@@ -265,11 +265,11 @@ _POSITIONS = ("sinusoidal", "learned")
 def to_ctranslate2(trained: Trained) -> Exported:
     """Returns a Transformer as an encoder-decoder of CTranslate2.
 
-    What begins a translation is a symbol of its own if training has made it another one than padding. Positions are a
-    table of `max_length` rows, behind which CTranslate2 reads no symbol.
+    What begins a translation is a token of its own if training has made it another one than padding. Positions are a
+    table of `max_length` rows, behind which CTranslate2 reads no token.
 
     Raises:
-        InputError: If CTranslate2 has no such option, or no folder could name the symbols.
+        InputError: If CTranslate2 has no such option, or no folder could name the tokens.
     """
     model, options = trained.model, trained.options
     trained.check("CTranslate2", _USED)
@@ -277,20 +277,20 @@ def to_ctranslate2(trained: Trained) -> Exported:
         known, received = " and ".join(_POSITIONS), f"positions={options['positions']!r}"
         raise InputError(f"An encoder-decoder of CTranslate2 has positions {known} only. Received: {received}.")
     orders = _orders(trained)
-    symbols = {side: symbols_of(trained.tokenizers[side], order) for side, order in orders.items()}
-    target = special_names(symbols["target"], orders["target"])
+    tokens = {side: tokens_of(trained.tokenizers[side], order) for side, order in orders.items()}
+    target = special_names(tokens["target"], orders["target"])
     config = {
         "model_type": f"{MODEL_TYPE} {_NAME}",
         "revision": _REVISIONS[-1],
         "add_source_bos": False,
         "add_source_eos": trained.tokenizers["source"].has_end,
-        **special_names(symbols["source"], orders["source"]),
+        **special_names(tokens["source"], orders["source"]),
         "decoder_start_token": target["bos_token"],
         "layer_norm_epsilon": options["epsilon"],
         "multi_query_attention": False,
         "lowercase": lowercase_of(trained.tokenizers),
     }
-    return Exported(config, _written(trained, orders), _files(trained, symbols), aliases=_aliases(model))
+    return Exported(config, _written(trained, orders), _files(trained, tokens), aliases=_aliases(model))
 
 
 def _orders(trained: Trained) -> dict[str, Arrangement]:
@@ -333,12 +333,12 @@ def _aliases(model: Any) -> dict[str, str]:
     return dict.fromkeys(names[model.tied_embeddings], _EMBEDDINGS["target"])
 
 
-def _files(trained: Trained, symbols: Mapping[str, list[str]]) -> dict[str, Any]:
+def _files(trained: Trained, tokens: Mapping[str, list[str]]) -> dict[str, Any]:
     """Returns the vocabularies, and the SentencePiece models where there are any."""
     models = {f"{side}.spm": getattr(tokenizer, "model", None) for side, tokenizer in trained.tokenizers.items()}
     files: dict[str, Any] = {name: model for name, model in models.items() if model is not None}
     if getattr(trained.tokenizers["target"], "tidy", False):
         files["tokenizer_config.json"] = {"clean_up_tokenization_spaces": True}
-    if symbols["source"] == symbols["target"]:
-        return {**files, "shared_vocabulary.json": symbols["source"]}
-    return {**files, **{f"{side}_vocabulary.json": symbols[side] for side in SIDES}}
+    if tokens["source"] == tokens["target"]:
+        return {**files, "shared_vocabulary.json": tokens["source"]}
+    return {**files, **{f"{side}_vocabulary.json": tokens[side] for side in SIDES}}

@@ -17,11 +17,11 @@ from zoo.checkpoints.families.ctranslate2_layers import (
     order_of,
     scalars,
     special_names,
-    symbols_of,
     table_of,
+    tokens_of,
     under,
 )
-from zoo.checkpoints.families.layouts import Mapped, Rows, rows_of_symbols, tables, write_mapped
+from zoo.checkpoints.families.layouts import Mapped, Rows, rows_of_tokens, tables, write_mapped
 from zoo.checkpoints.families.llama import QK_EPSILON
 from zoo.checkpoints.tokenizers import decoder_files
 from zoo.checkpoints.vocabulary import Arrangement
@@ -45,10 +45,10 @@ _USED = {
 def to_ctranslate2(trained: Trained) -> Exported:
     """Returns a language model as one of CTranslate2.
 
-    Prompts begin there with `bos_token` where our texts begin with the start symbol: who asks puts it there.
+    Prompts begin there with `bos_token` where our texts begin with the start token: who asks puts it there.
 
     Raises:
-        InputError: If CTranslate2 has no such option, or no folder could name the symbols.
+        InputError: If CTranslate2 has no such option, or no folder could name the tokens.
     """
     model, options = trained.model, trained.options
     trained.check("CTranslate2", _USED)
@@ -59,7 +59,7 @@ def to_ctranslate2(trained: Trained) -> Exported:
     if options["qk_norm"] and options["epsilon"] != QK_EPSILON:
         received = f"epsilon={options['epsilon']}"
         raise InputError(f"CTranslate2 has one epsilon, with qk_norm {QK_EPSILON}. Received: {received}.")
-    files, order, symbols, named = _vocabulary(trained.tokenizers["text"], rows_of_symbols(model))
+    files, order, tokens, named = _vocabulary(trained.tokenizers["text"], rows_of_tokens(model))
     config = {
         "model_type": f"{MODEL_TYPE} {_NAME}",
         "revision": _REVISION,
@@ -68,17 +68,17 @@ def to_ctranslate2(trained: Trained) -> Exported:
         "multi_query_attention": bool(options["num_key_value_heads"]),
         "lowercase": lowercase_of(trained.tokenizers),
     }
-    return Exported(config, _written(trained, order), {**files, "vocabulary.json": symbols}, aliases=_aliases(model))
+    return Exported(config, _written(trained, order), {**files, "vocabulary.json": tokens}, aliases=_aliases(model))
 
 
 def _vocabulary(
     tokenizer: Tokenizer, rows: list[np.ndarray]
 ) -> tuple[dict[str, Any], Arrangement, list[str], dict[str, str]]:
-    """Returns the files of a tokenizer, the order of ids, the symbol of each id, and the names of the special ones."""
+    """Returns the files of a tokenizer, the order of ids, the token of each id, and the names of the special ones."""
     if not isinstance(tokenizer, ByteLevelBPETokenizer | ReorderedSubwordTokenizer):
         order = order_of(tokenizer, "text").complete().with_start(rows)
-        symbols, model = symbols_of(tokenizer, order), getattr(tokenizer, "model", None)
-        return {} if model is None else {"text.spm": model}, order, symbols, special_names(symbols, order)
+        tokens, model = tokens_of(tokenizer, order), getattr(tokenizer, "model", None)
+        return {} if model is None else {"text.spm": model}, order, tokens, special_names(tokens, order)
     files, order, _ = decoder_files(tokenizer, rows, "CTranslate2")
     config = files["tokenizer_config.json"]
     if isinstance(tokenizer, ByteLevelBPETokenizer):
@@ -87,9 +87,9 @@ def _vocabulary(
         model = read_model(tokenizer.model)
         pieces = {i: model.id_to_piece(i) for i in range(model.vocab_size())}
         pieces |= {int(i): token["content"] for i, token in config.get("added_tokens_decoder", {}).items()}
-    symbols = [pieces.get(i, UNUSED) for i in range(order.size)]
+    tokens = [pieces.get(i, UNUSED) for i in range(order.size)]
     names = ("bos_token", "eos_token", "unk_token")
-    return files, order, symbols, {name: config.get(name, config["eos_token"]) for name in names}
+    return files, order, tokens, {name: config.get(name, config["eos_token"]) for name in names}
 
 
 def _written(trained: Trained, order: Arrangement) -> dict[str, Callable[[], np.ndarray]]:

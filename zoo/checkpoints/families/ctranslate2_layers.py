@@ -132,7 +132,7 @@ def _named(tensors: Iterable[Mapped]) -> Iterator[Mapped]:
 
 
 def order_of(tokenizer: Tokenizer, side: str) -> Arrangement:
-    """Returns the order of the symbols of a tokenizer whose symbols a folder can name.
+    """Returns the order of the tokens of a tokenizer whose tokens a folder can name.
 
     Args:
         tokenizer: The tokenizer.
@@ -149,32 +149,32 @@ def order_of(tokenizer: Tokenizer, side: str) -> Arrangement:
     return Arrangement(original_ids_of(tokenizer))
 
 
-def symbols_of(tokenizer: Tokenizer, order: Arrangement) -> list[str]:
-    """Returns the vocabulary of a folder: the symbol of each id.
+def tokens_of(tokenizer: Tokenizer, order: Arrangement) -> list[str]:
+    """Returns the vocabulary of a folder: the token of each id.
 
     Args:
         tokenizer: One that `order_of` takes.
         order: The id of each of our ids.
 
     Raises:
-        InputError: If an ordinary symbol has the name of a special one.
+        InputError: If an ordinary token has the name of a special one.
     """
     pieces = tokenizer.piece_table()
     if isinstance(tokenizer, CharTokenizer):
         pieces = (*SPECIAL_PIECES, *tokenizer.characters)  # as they are, and not as they are shown
     ordinary = dict(zip(order.original_ids[UNKNOWN + 1 :], pieces[UNKNOWN + 1 :], strict=True))
-    symbols = [ordinary.get(i, UNUSED) for i in range(order.size)]
+    tokens = [ordinary.get(i, UNUSED) for i in range(order.size)]
     for ours in (START, PAD, END, UNKNOWN):  # a start that is another one as well has the name of that
-        symbols[order.original_ids[ours]] = SPECIAL_PIECES[ours]
-    if taken := {symbols[i] for i in order.original_ids[: UNKNOWN + 1]} & {*ordinary.values()}:
-        raise InputError(f"{taken.pop()} is an ordinary symbol of the model, and the name of a special one.")
-    return symbols
+        tokens[order.original_ids[ours]] = SPECIAL_PIECES[ours]
+    if taken := {tokens[i] for i in order.original_ids[: UNKNOWN + 1]} & {*ordinary.values()}:
+        raise InputError(f"{taken.pop()} is an ordinary token of the model, and the name of a special one.")
+    return tokens
 
 
-def special_names(symbols: Sequence[str], order: Arrangement) -> dict[str, str]:
-    """Returns what `config.json` calls the special symbols of a vocabulary."""
+def special_names(tokens: Sequence[str], order: Arrangement) -> dict[str, str]:
+    """Returns what `config.json` calls the special tokens of a vocabulary."""
     ids = dict(zip(("bos_token", "eos_token", "unk_token"), order.original_ids[START : UNKNOWN + 1], strict=True))
-    return {name: symbols[i] for name, i in ids.items()}
+    return {name: tokens[i] for name, i in ids.items()}
 
 
 def lowercase_of(tokenizers: Mapping[str, Tokenizer]) -> dict[str, bool]:

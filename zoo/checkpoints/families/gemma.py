@@ -20,7 +20,7 @@ from zoo.checkpoints.families.layouts import (
     Shifted,
     normalization,
     read_mapped,
-    rows_of_symbols,
+    rows_of_tokens,
     tables,
     write_mapped,
 )
@@ -107,7 +107,7 @@ def to_gemma(trained: Trained) -> Exported:
     trained.check(family, DECODER_FREE | _SECOND if second else DECODER_FREE, qk_norm=False)
     if options["visibility"] not in ("full", "window"):
         raise InputError(f"{family} has visibility full or window. Received: visibility={options['visibility']!r}.")
-    files, order, begins = decoder_files(trained.tokenizers["text"], rows_of_symbols(model), family)
+    files, order, begins = decoder_files(trained.tokenizers["text"], rows_of_tokens(model), family)
     if not begins:
         kind = trained.tokenizers["text"].kind
         raise InputError(f"The tokenizer of {family} is one of SentencePiece. Received: tokenizer={kind!r}.")
@@ -144,8 +144,8 @@ def tensors(model: Any, order: Arrangement, size: int, query_factor: float = 1.0
 
     Args:
         model: The model.
-        order: The order of its symbols.
-        size: The number of symbols in the checkpoint.
+        order: The order of its tokens.
+        size: The number of tokens in the checkpoint.
         query_factor: What our queries are in comparison with those of the checkpoint.
     """
     yield from tables(model, order, size, *TABLES)

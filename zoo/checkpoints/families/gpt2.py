@@ -30,7 +30,7 @@ from zoo.vocabulary import END, START
 def gpt2(checkpoint: Checkpoint) -> Imported:
     """Returns a checkpoint of GPT-2, with or without the prefix `transformer.` of its tensors.
 
-    Its texts begin with their first symbol; where one symbol begins and ends texts, it is there twice, and the second
+    Its texts begin with their first token; where one token begins and ends texts, it is there twice, and the second
     one is never written.
 
     Raises:
@@ -79,7 +79,7 @@ _SAME = {  # our options, by their names in config.json
 def to_gpt2(trained: Trained) -> Exported:
     """Returns a language model as a checkpoint of GPT-2.
 
-    Where training has made what begins texts another symbol than what ends them, it has an id of its own.
+    Where training has made what begins texts another token than what ends them, it has an id of its own.
 
     Raises:
         InputError: If GPT-2 has no such option or tokenizer.
@@ -123,8 +123,8 @@ def tensors(model: Any, order: Arrangement, size: int, prefix: str = "transforme
 
     Args:
         model: The model.
-        order: The order of its symbols.
-        size: The number of symbols in the checkpoint.
+        order: The order of its tokens.
+        size: The number of tokens in the checkpoint.
         prefix: What the names of the tensors begin with.
     """
     yield Mapped(f"{prefix}wte.weight", (model.embedding.embeddings,), Rows(order, size))

@@ -22,7 +22,7 @@ from zoo.checkpoints.families.layouts import (
     linear,
     normalization,
     read_mapped,
-    rows_of_symbols,
+    rows_of_tokens,
     tables,
     write_mapped,
 )
@@ -39,7 +39,7 @@ def gpt_neox(checkpoint: Checkpoint) -> Imported:
     """Returns a checkpoint of GPT-NeoX.
 
     Rotary positions pair neighbours here and features half of the rotated part apart there: the columns of queries and
-    keys are put in another order. Where one symbol begins and ends texts, it is there twice.
+    keys are put in another order. Where one token begins and ends texts, it is there twice.
 
     Raises:
         InputError: If it differs from GPT-NeoX in what we do not have.
@@ -97,7 +97,7 @@ def to_gpt_neox(trained: Trained) -> Exported:
     check_scaling("GPT-NeoX", options)
     if not isinstance(tokenizer, ByteLevelBPETokenizer):
         raise InputError(f"The tokenizer of GPT-NeoX is byte-level. Received: tokenizer={tokenizer.kind!r}.")
-    files, order, _ = decoder_files(tokenizer, rows_of_symbols(model), "GPT-NeoX")
+    files, order, _ = decoder_files(tokenizer, rows_of_tokens(model), "GPT-NeoX")
     config = {
         "architectures": ["GPTNeoXForCausalLM"],
         "model_type": "gpt_neox",
@@ -126,8 +126,8 @@ def tensors(model: Any, order: Arrangement, size: int) -> Iterator[Mapped]:
 
     Args:
         model: The model.
-        order: The order of its symbols.
-        size: The number of symbols in the checkpoint.
+        order: The order of its tokens.
+        size: The number of tokens in the checkpoint.
     """
     outputs = _places(model.num_heads, model.options.head_dim, model.options.rotated_dim)
     yield from tables(model, order, size, "gpt_neox.embed_in.weight", "embed_out.weight")

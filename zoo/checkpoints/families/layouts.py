@@ -119,13 +119,13 @@ class OneRow:
 
 
 class Rows:
-    """One variable with a row for each symbol of a vocabulary.
+    """One variable with a row for each token of a vocabulary.
 
     Args:
-        order: Our order of the symbols.
+        order: Our order of the tokens.
         size: The number of rows in the checkpoint.
-        columns: Whether the variable has a column for each symbol, and not a row.
-        new: What the rows of symbols are filled with that the checkpoint does not have.
+        columns: Whether the variable has a column for each token, and not a row.
+        new: What the rows of tokens are filled with that the checkpoint does not have.
     """
 
     def __init__(self, order: Arrangement, size: int, columns: bool = False, new: float = 0.0):
@@ -149,7 +149,7 @@ class Rows:
         tensor[ids[known]] = ours[known]
         if not np.array_equal(tensor[ids[known]], ours[known]):
             raise InputError(
-                "Two symbols of the model are one in this format, and the model has rows for them that differ."
+                "Two tokens of the model are one in this format, and the model has rows for them that differ."
             )
         return tensor
 
@@ -295,8 +295,8 @@ def tables(model: Any, order: Arrangement, size: int, embeddings: str, logits: s
 
     Args:
         model: The model.
-        order: The order of its symbols.
-        size: The number of symbols in the checkpoint.
+        order: The order of its tokens.
+        size: The number of tokens in the checkpoint.
         embeddings: The name of the embeddings.
         logits: The name of the matrix of the logits.
     """
@@ -305,14 +305,14 @@ def tables(model: Any, order: Arrangement, size: int, embeddings: str, logits: s
         yield Mapped(logits, (model.embedding.reverse_embeddings,), Rows(order, size, columns=True))
 
 
-def rows_of_symbols(model: Any) -> list[np.ndarray]:
-    """Returns the tables of a language model that `tables` yields, with a row for each of our symbols."""
+def rows_of_tokens(model: Any) -> list[np.ndarray]:
+    """Returns the tables of a language model that `tables` yields, with a row for each of our tokens."""
     found = [np.asarray(model.embedding.embeddings)]
     return found if model.tied_embeddings else [*found, np.asarray(model.embedding.reverse_embeddings).T]
 
 
 UNWRITTEN = -1e4
-"""Bias of the logit of a symbol that a checkpoint does not have: it takes no probability from the others."""
+"""Bias of the logit of a token that a checkpoint does not have: it takes no probability from the others."""
 NORM = ("weight", "bias")
 """What scale and shift of a normalisation are called."""
 

@@ -24,7 +24,7 @@ from zoo.checkpoints.families.layouts import (
     linear,
     normalization,
     read_mapped,
-    rows_of_symbols,
+    rows_of_tokens,
     tables,
     write_mapped,
 )
@@ -90,7 +90,7 @@ def decoder(
     Args:
         checkpoint: The checkpoint.
         options: What its family is alone to say.
-        weights: Function of the checkpoint, a model and the order of symbols that yields variables and their values.
+        weights: Function of the checkpoint, a model and the order of tokens that yields variables and their values.
 
     Raises:
         InputError: If it differs in what we do not have.
@@ -158,7 +158,7 @@ def windows(checkpoint: Checkpoint, usual: Sequence[bool]) -> dict[str, Any]:
         )
     if window < 2:
         raise InputError(f"{path}: sliding_window must be at least 2. Received: sliding_window={window}.")
-    # Ours is the number of positions before a symbol that it sees, theirs counts its own as well.
+    # Ours is the number of positions before a token that it sees, theirs counts its own as well.
     return {"visibility": "window", "window": window - 1, "full_attention_every": every}
 
 
@@ -220,7 +220,7 @@ def to_llama(trained: Trained) -> Exported:
         if biased or options["full_attention_every"]:
             raise InputError("Llama has visibility='full' only, Mistral windows in all layers and no biases.")
         kind = "mistral"
-    files, order, begins = decoder_files(trained.tokenizers["text"], rows_of_symbols(model), "Llama")
+    files, order, begins = decoder_files(trained.tokenizers["text"], rows_of_tokens(model), "Llama")
     if begins != options["start_symbol"]:
         received = f"Received: start_symbol={options['start_symbol']}"
         raise InputError(f"With this tokenizer Llama has start_symbol={begins} only. {received}.")
@@ -246,7 +246,7 @@ def decoder_config(trained: Trained, order: Arrangement) -> dict[str, Any]:
 
     Args:
         trained: The model.
-        order: The order of its symbols.
+        order: The order of its tokens.
     """
     model, options = trained.model, trained.options
     return {
@@ -317,8 +317,8 @@ def tensors(model: Any, order: Arrangement, size: int, biased: Collection[str]) 
 
     Args:
         model: The model.
-        order: The order of its symbols.
-        size: The number of symbols in the checkpoint.
+        order: The order of its tokens.
+        size: The number of tokens in the checkpoint.
         biased: The maps that have biases, as they are called in a block.
     """
     yield from tables(model, order, size, *TABLES)

@@ -42,7 +42,7 @@ _FIXED = {"normalize_first": True, "positions": "fairseq_sinusoidal"}
 def m2m_100(checkpoint: Checkpoint) -> Imported:
     """Returns a checkpoint of M2M-100 or NLLB-200, for two of its languages.
 
-    What begins a translation is the end symbol there; here it is there twice. The code of the language follows it.
+    What begins a translation is the end token there; here it is there twice. The code of the language follows it.
 
     Raises:
         InputError: If it differs from these in what we do not have, or nobody says for which languages it is.

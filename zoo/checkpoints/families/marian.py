@@ -117,7 +117,7 @@ _FREE = {*_SAME.values(), "source_vocab_size", "target_vocab_size", "decoder_lay
 def to_marian(trained: Trained) -> Exported:
     """Returns a Transformer as a checkpoint of Marian.
 
-    Where training has made what begins a translation another symbol than padding, it has an id of its own.
+    Where training has made what begins a translation another token than padding, it has an id of its own.
 
     Raises:
         InputError: If Marian has no such option or tokenizer.
@@ -161,8 +161,8 @@ def tensors(model: Any, order: Arrangement, size: int, table: str = _SHARED[0]) 
 
     Args:
         model: The model.
-        order: The order of its symbols.
-        size: The number of symbols in the checkpoint.
+        order: The order of its tokens.
+        size: The number of tokens in the checkpoint.
         table: The name of the embeddings.
     """
     places = np.arange(model.model_dim).reshape(2, -1).T.ravel()  # of sines and cosines in turn

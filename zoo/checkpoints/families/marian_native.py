@@ -172,8 +172,8 @@ def _order(checkpoint: MarianCheckpoint, side: str) -> Arrangement:
         size, end, unknown = max(ids.values(), default=-1) + 1, ids.get(_END, -1), ids.get(_UNKNOWN, -1)
     if min(end, unknown) < 0 or size > rows:
         raise InputError(
-            f"{path} must have {_END}, {_UNKNOWN} and at most {rows} symbols, the rows of the embeddings. "
-            f"Received: {size} symbols."
+            f"{path} must have {_END}, {_UNKNOWN} and at most {rows} tokens, the rows of the embeddings. "
+            f"Received: {size} tokens."
         )
     return arrange(rows, NEW, end, NEW, unknown)
 
@@ -190,8 +190,8 @@ def _tokenizer(checkpoint: MarianCheckpoint, side: str, order: Arrangement) -> T
     ids = checkpoint.ids(path)
     if (checkpoint.path / f"{side}.spm").is_file():
         return mapped_subwords(checkpoint, f"{side}.spm", ids, order)
-    symbols = {i: symbol for symbol, i in ids.items()}
-    ordinary = [symbols.get(i, "") for i in order.original_ids[4:]]
+    tokens = {i: token for token, i in ids.items()}
+    ordinary = [tokens.get(i, "") for i in order.original_ids[4:]]
     return single_characters(ordinary, str(path), [f"{side}.spm"])
 
 
@@ -217,7 +217,7 @@ def tensors(
 
     Args:
         model: The model.
-        orders: The order of the symbols of each side.
+        orders: The order of the tokens of each side.
         checkpoint: The checkpoint, which may have the matrix of the logits in one of two ways.
         norms: What scale and shift of its normalisation are called.
     """

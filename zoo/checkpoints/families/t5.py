@@ -199,8 +199,8 @@ def tensors(
 
     Args:
         model: The model.
-        order: The order of its symbols.
-        size: The number of symbols in the checkpoint.
+        order: The order of its tokens.
+        size: The number of tokens in the checkpoint.
         factor: What its logits are multiplied by.
         table: The name of the embeddings.
     """

@@ -19,7 +19,7 @@ HALF = math.sqrt(0.5)
 class GatedConvolutionBlock(ReturnsMore, KeepsQuantization):
     """Convolution with a gated linear unit in a residual connection: `h = (x + a ⊙ σ(b)) √½`, `[a; b] = W * x + w`.
 
-    In a decoder, with attention to a memory z whose symbols have the embeddings e, and with the embedding g of the
+    In a decoder, with attention to a memory z whose tokens have the embeddings e, and with the embedding g of the
     target: `d = W_d h + b_d + g`, `c = √m · Σ_s softmax_s(score(d, z_s)) (z_s + e_s)` over m real positions, and the
     result is `(h + W_o c) √½`, without W_o if c has the size of h.
 

@@ -12,7 +12,7 @@ READOUT_STATES = ("previous", "new")
 class RecurrentAttentionCell(BaseAttentionCell):
     """Decoder cell that attends with its previous state, and then updates it with what it found.
 
-    For step t, with x_t the embedding of the previous symbol and h_1 … h_S the memory (the annotations):
+    For step t, with x_t the embedding of the previous token and h_1 … h_S the memory (the annotations):
 
         e_j = score(s_{t−1}, h_j)                    with `AdditiveAttention`: v · tanh(W₁ s_{t−1} + W₂ h_j + b)
         α_t = softmax(e)                             [B, S], the alignment

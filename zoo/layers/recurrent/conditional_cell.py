@@ -12,16 +12,16 @@ from zoo.layers.recurrent.states import state_sizes
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class ConditionalAttentionCell(RecurrentAttentionCell):
-    """Decoder cell that reads the previous symbol, attends with the state that this gives, and then reads the context.
+    """Decoder cell that reads the previous token, attends with the state that this gives, and then reads the context.
 
-    For step t, with x_t the embedding of the previous symbol and h_1 … h_S the memory:
+    For step t, with x_t the embedding of the previous token and h_1 … h_S the memory:
 
         s'_t = cell(x_t, s_{t−1})                    [B, units]
         α_t = softmax(score(s'_t, h))                [B, S], the alignment
         c_t = Σ_j α_{t,j} h_j                        [B, M], the context
         s_t = context_cell(c_t, s'_t)                [B, units]
 
-    The query knows the previous symbol, as Luong's does, and the next state the context, as Bahdanau's does.
+    The query knows the previous token, as Luong's does, and the next state the context, as Bahdanau's does.
 
     Args:
         cell: A recurrent cell of one state, such as `keras.layers.GRUCell`, or a list of cells, from the bottom to the

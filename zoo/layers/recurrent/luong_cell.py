@@ -11,7 +11,7 @@ from zoo.layers.recurrent.base_cell import BaseAttentionCell
 class LuongAttentionCell(BaseAttentionCell):
     """Decoder cell that updates its state, and then attends with the new one.
 
-    For step t, with x_t the embedding of the previous symbol and h_1 … h_S the memory:
+    For step t, with x_t the embedding of the previous token and h_1 … h_S the memory:
 
         s_t = cell([x_t; h̃_{t−1}], s_{t−1})          [B, units]; without input feeding cell(x_t, s_{t−1})
         α_t = softmax(score(s_t, h))                 [B, S], the alignment

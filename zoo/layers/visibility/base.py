@@ -178,7 +178,7 @@ class VisibilityRule:
 class _Combination(VisibilityRule):
     """Two rules."""
 
-    symbol: str
+    token: str
 
     def __init__(self, first, second):
         self.first, self.second = check_rule(first), check_rule(second)
@@ -199,14 +199,14 @@ class _Combination(VisibilityRule):
     __hash__ = VisibilityRule.__hash__
 
     def __repr__(self):
-        return f"({self.first!r} {self.symbol} {self.second!r})"
+        return f"({self.first!r} {self.token} {self.second!r})"
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class Both(_Combination):
     """What two rules agree on: `first & second`."""
 
-    symbol = "&"
+    token = "&"
 
     def __init__(self, first, second):
         super().__init__(first, second)
@@ -254,7 +254,7 @@ class Both(_Combination):
 class Either(_Combination):
     """What either of two rules allows: `first | second`."""
 
-    symbol = "|"
+    token = "|"
 
     def __init__(self, first, second):
         super().__init__(first, second)

@@ -61,14 +61,14 @@ class HierarchicalClassifierOptions(ClassifierOptions):
     max_sentences: int = size(16, "Largest number of sentences; the last of them has all that follows.")
     sentence_ends: str = text(
         "auto",
-        "Ids of the symbols that end a sentence, with commas between them; none: the text is one sentence. Training "
+        "Ids of the tokens that end a sentence, with commas between them; none: the text is one sentence. Training "
         "finds out what auto is, see `zoo.text.sentence_ends`; elsewhere it is none.",
     )
     pooling: str = ClassifierOptions.with_default("pooling", "attention")
 
     @property
     def end_ids(self) -> list[int]:
-        """The ids of the symbols that end a sentence."""
+        """The ids of the tokens that end a sentence."""
         ids = "" if self.sentence_ends in ("auto", "none") else self.sentence_ends
         return [int(number) for number in ids.split(",") if ids]
 

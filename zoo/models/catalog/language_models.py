@@ -21,7 +21,7 @@ GPT = Paper(
     "https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf",
 )
 FIRST_PIECE = 3
-"""The first id that may be an ordinary symbol, after padding, start and end."""
+"""The first id that may be an ordinary token, after padding, start and end."""
 TIED = "Whether one matrix serves for input and output."
 
 
@@ -57,7 +57,7 @@ class CausalLMOptions(TransformerOptions, LanguageModelOptions):
     )
 
     other_ends: str = text(
-        "", "Ids of further symbols that end a text, with commas between them; imported models of chats have some."
+        "", "Ids of further tokens that end a text, with commas between them; imported models of chats have some."
     )
 
     @property

@@ -257,7 +257,7 @@ register_model(
         name="pointer_generator",
         task="seq2seq",
         paper=SEE,
-        summary="RNNsearch that also copies symbols of the source; both sides share a vocabulary. The paper's sizes "
+        summary="RNNsearch that also copies tokens of the source; both sides share a vocabulary. The paper's sizes "
         "are embedding_dim 128, units 256, cell_type lstm, coverage sum.",
         config={**_SMALL, "attention_units": 256, "readout_units": 256, "tied_embeddings": "all"},
         model_class="zoo.models.seq2seq.pointer_generator:PointerGenerator",

@@ -12,7 +12,7 @@ class SentenceEncoderOptions(TransformerTextEncoderOptions):
     """Options of `SentenceEncoder`."""
 
     normalize: bool = flag(True, "Whether the vectors of texts have length 1, so that products are cosines.")
-    text_length: int = size(512, "Symbols of a text that are read, start and end included; the rest is cut off.")
+    text_length: int = size(512, "Tokens of a text that are read, start and end included; the rest is cut off.")
 
 
 register_model(

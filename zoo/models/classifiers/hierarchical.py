@@ -19,7 +19,7 @@ class HierarchicalClassifier(ClassifierModel):
     `h_i` a bidirectional GRU over s, `β_i = softmax_i(v' · tanh(W' h_i + b'))`, and the vector of the text
     `Σ_i β_i h_i`.
 
-    A sentence ends with a symbol of `sentence_ends`, the last one of several in a row. Which symbols these are is part
+    A sentence ends with a token of `sentence_ends`, the last one of several in a row. Which tokens these are is part
     of the configuration, so that a text falls into the same sentences wherever the model runs. Nothing is dropped and
     no sentence is cut: what follows the `max_sentences`-th sentence belongs to it.
 

@@ -8,20 +8,20 @@ from zoo.models.shared.base import ZooModel
 class LanguageModel(ZooModel):
     """Base of the causal language models.
 
-    A model predicts each symbol from those before it, either all at once or one step after another. Ids are int32,
-    padded with 0 at the end; every row begins with the start symbol, unless the model has no `start_symbol`.
+    A model predicts each token from those before it, either all at once or one step after another. Ids are int32,
+    padded with 0 at the end; every row begins with the start token, unless the model has no `start_symbol`.
 
     Call arguments:
         inputs: `tokens` [B, T], T ≤ `max_length`, an array or a dict.
         training: Whether dropout is active.
 
     Returns:
-        Logits [B, T, V]: position t predicts the symbol after the first t + 1.
+        Logits [B, T, V]: position t predicts the token after the first t + 1.
 
     Attributes:
         attention_kinds: The keys of what `attentions` returns.
-        start_symbol: Whether a text begins with the start symbol.
-        other_end_ids: Further symbols that end a text; in answers they are the end.
+        start_symbol: Whether a text begins with the start token.
+        other_end_ids: Further tokens that end a text; in answers they are the end.
     """
 
     predicted = "tokens"
@@ -30,17 +30,17 @@ class LanguageModel(ZooModel):
     other_end_ids: tuple[int, ...] = ()
 
     def represent(self, tokens):
-        """Returns the vectors of symbols [B, T] that know those before them, [B, T, D]."""
+        """Returns the vectors of tokens [B, T] that know those before them, [B, T, D]."""
         raise NotImplementedError
 
     def embed(self, tokens):
-        """Returns the vectors of symbols [B, T] that know no context, [B, T, E]."""
+        """Returns the vectors of tokens [B, T] that know no context, [B, T, E]."""
         return self.embedding(tokens)
 
     def attentions(self, tokens):
         """Returns the weights of each kind of attention that the model has, a dict: `decoder` or nothing.
 
-        `decoder` is [B, layers, heads, T, T]: row t is the attention that predicts the symbol after position t.
+        `decoder` is [B, layers, heads, T, T]: row t is the attention that predicts the token after position t.
         """
         return {}
 
@@ -53,15 +53,15 @@ class LanguageModel(ZooModel):
         raise NotImplementedError
 
     def prefill(self, tokens, state):
-        """Reads the same number of symbols of each row at once, [B, T], none of them padding.
+        """Reads the same number of tokens of each row at once, [B, T], none of them padding.
 
         For rows of different lengths that is the length of the shortest one; `decode_step` reads the rest.
 
         Returns:
-            Logits [B, V] for the symbol after them, and the new state.
+            Logits [B, V] for the token after them, and the new state.
         """
         raise NotImplementedError
 
     def decode_step(self, last, state):
-        """Returns logits [B, V] for the symbol after the last one of each row, [B], and the new state."""
+        """Returns logits [B, V] for the token after the last one of each row, [B], and the new state."""
         return self.prefill(ops.expand_dims(last, 1), state)

@@ -11,13 +11,13 @@ from zoo.models.shared.base import build_all
 from zoo.models.shared.embeddings import ReversibleEmbedding, make_output, to_logits
 from zoo.models.shared.transformer_layers import TransformerLayers, decoding_cache, run_encoder_blocks
 
-# So small that a new model with tied embeddings does not expect every symbol to be followed by itself.
+# So small that a new model with tied embeddings does not expect every token to be followed by itself.
 EMBEDDING_STDDEV = 0.02
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class CausalLM(LanguageModel):
-    """Transformer that predicts each symbol from those before it.
+    """Transformer that predicts each token from those before it.
 
     The last map of each part of a block begins `√(2 · num_layers)` times smaller than usual, so that the sum of them
     begins with the same variance at any depth.
@@ -97,8 +97,8 @@ class CausalLM(LanguageModel):
         return self.output_softcap * ops.tanh(logits / self.output_softcap)
 
     def _read(self, tokens, training=None, return_attention_scores=False):
-        """Returns the vectors of the symbols, [B, T, D], and the weights of each block, if asked for."""
-        # Padding is at the end, where no real symbol sees it.
+        """Returns the vectors of the tokens, [B, T, D], and the weights of each block, if asked for."""
+        # Padding is at the end, where no real token sees it.
         return run_encoder_blocks(
             self.blocks,
             self._embed(tokens, training),

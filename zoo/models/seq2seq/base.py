@@ -11,11 +11,11 @@ class Seq2SeqModel(ZooModel):
     or one step after another. Ids are int32, padded with 0 at the end.
 
     Call arguments:
-        inputs: `source` [B, S] and `target` [B, T], a pair or a dict; the target starts with the start symbol.
+        inputs: `source` [B, S] and `target` [B, T], a pair or a dict; the target starts with the start token.
         training: Whether dropout is active.
 
     Returns:
-        Logits [B, T, V]: position t predicts the target symbol after the first t + 1.
+        Logits [B, T, V]: position t predicts the target token after the first t + 1.
 
     Attributes:
         attends: Whether the model has attention weights.
@@ -50,20 +50,20 @@ class Seq2SeqModel(ZooModel):
         raise NotImplementedError
 
     def decode_step(self, last, state, memory, sharing=1, return_attention_scores=False, readout=None):
-        """Returns logits [B, V] for the next symbol, if asked for the attention [B, layers, heads, S], and the state.
+        """Returns logits [B, V] for the next token, if asked for the attention [B, layers, heads, S], and the state.
 
-        The last symbols are [B]; the state is from `initial_state` or the step before, and the memory from `encode`.
-        With a `readout`, from the method of that name, logits are those of its symbols alone, [B, C].
+        The last tokens are [B]; the state is from `initial_state` or the step before, and the memory from `encode`.
+        With a `readout`, from the method of that name, logits are those of its tokens alone, [B, C].
         """
         raise NotImplementedError
 
-    def readout(self, symbols):
-        """Returns what `decode_step` needs to give the logits of some target symbols, int32 [C], and of no others.
+    def readout(self, tokens):
+        """Returns what `decode_step` needs to give the logits of some target tokens, int32 [C], and of no others.
 
         Raises:
             InputError: If the model's logits cannot be had one by one.
         """
-        raise InputError(f"{type(self).__name__} gives the logits of all symbols or none: it takes no shortlist.")
+        raise InputError(f"{type(self).__name__} gives the logits of all tokens or none: it takes no shortlist.")
 
     def call(self, inputs, training=None):
         memory = self.encode(inputs["source"], training=training)
@@ -88,7 +88,7 @@ class Seq2SeqModel(ZooModel):
     def attention(self, source, target):
         """Returns the cross-attention weights [B, layers, heads, T, S]; padding has weight 0.
 
-        The target begins with the start symbol: row t is the attention that predicts its successor.
+        The target begins with the start token: row t is the attention that predicts its successor.
 
         Raises:
             InputError: If the model does not attend.

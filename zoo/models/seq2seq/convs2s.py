@@ -106,8 +106,8 @@ class ConvS2S(Seq2SeqModel):
         embedded = self.target_positions(self.target_embedding(target), start_index=start_index)
         return self.dropout_layer(embedded, training=training)
 
-    def readout(self, symbols):
-        return readout_of(symbols, self.target_embedding, self.output_dense)
+    def readout(self, tokens):
+        return readout_of(tokens, self.target_embedding, self.output_dense)
 
     def _logits(self, hidden, training=None, readout=None):
         return (readout or self.output_dense)(self.dropout_layer(self.decoder_output(hidden), training=training))

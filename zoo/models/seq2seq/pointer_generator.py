@@ -1,4 +1,4 @@
-"""The pointer-generator: a decoder that writes symbols of its vocabulary or copies those of its source."""
+"""The pointer-generator: a decoder that writes tokens of its vocabulary or copies those of its source."""
 
 import keras
 from keras import ops
@@ -14,16 +14,16 @@ LEAST = 1e-30
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class PointerGenerator(RNNSearch):
-    """`RNNSearch` that can copy: its attention is also a distribution over the symbols of the source.
+    """`RNNSearch` that can copy: its attention is also a distribution over the tokens of the source.
 
     `P(y) = p_gen · softmax(W t_i)_y + (1 − p_gen) · Σ_{j: x_j = y} α_ij`, with
     `p_gen = σ(w · [s_{i−1}; c_i; E y_{i−1}] + b)`; everything else is as in `RNNSearch`, with `coverage` as an option.
     The logits are `log P(y)`, so that losses, searches and exports know nothing of it.
 
-    Both sides have one vocabulary, and a symbol of the source is copied as what it is in the target. So a name that the
+    Both sides have one vocabulary, and a token of the source is copied as what it is in the target. So a name that the
     target side of the training data never had is written all the same, piece by piece. What the tokenizer does not know
-    is the unknown symbol on either side; the paper's extended vocabulary, where such words keep their spelling, has
-    words for symbols, and subwords and characters are rarely unknown.
+    is the unknown token on either side; the paper's extended vocabulary, where such words keep their spelling, has
+    words for tokens, and subwords and characters are rarely unknown.
 
     Call arguments and results: see `Seq2SeqModel`; attention has one layer and one head.
 
@@ -57,29 +57,29 @@ class PointerGenerator(RNNSearch):
         logits = self._mixed(*(tensor[:, None] for tensor in step), source)[:, 0]
         return logits, *([weights[:, None, None]] if return_attention_scores else []), state
 
-    def readout(self, symbols):
-        # Any symbol of the source may be copied, whatever is likely.
-        return Seq2SeqModel.readout(self, symbols)
+    def readout(self, tokens):
+        # Any token of the source may be copied, whatever is likely.
+        return Seq2SeqModel.readout(self, tokens)
 
     def _mixed(self, logits, recurrent, embedded, weights, source):
         """Returns log P [B, T, V] in float32, from logits [B, T, V] and attention [B, T, S] to a source [B, S]."""
         gate = ops.cast(self.gate_dense(ops.concatenate([recurrent, embedded], axis=-1)), "float32")
-        copied = copied_symbols(ops.cast(weights, "float32"), source, self.target_vocab_size)
+        copied = copied_tokens(ops.cast(weights, "float32"), source, self.target_vocab_size)
         generated = ops.log_softmax(ops.cast(logits, "float32"), axis=-1)
         copied = ops.log(ops.maximum(copied, LEAST))
         return ops.logaddexp(ops.log_sigmoid(gate) + generated, ops.log_sigmoid(-gate) + copied)
 
 
-def copied_symbols(weights, source, symbols):
-    """Returns the weight of each symbol [B, T, V], the sum of those of its places: `Σ_{j: x_j = y} α_ij`.
+def copied_tokens(weights, source, tokens):
+    """Returns the weight of each token [B, T, V], the sum of those of its places: `Σ_{j: x_j = y} α_ij`.
 
     Args:
         weights: [B, T, S].
-        source: The symbol at each place, x, int32 [B, S].
-        symbols: Number of symbols, V.
+        source: The token at each place, x, int32 [B, S].
+        tokens: Number of tokens, V.
     """
     batch, steps, length = ops.shape(weights)
-    rows = ops.add(ops.arange(batch, dtype="int32")[:, None] * symbols, source)
+    rows = ops.add(ops.arange(batch, dtype="int32")[:, None] * tokens, source)
     by_place = ops.reshape(ops.swapaxes(weights, 1, 2), (batch * length, steps))
-    total = ops.segment_sum(by_place, ops.reshape(rows, (-1,)), num_segments=batch * symbols)
-    return ops.swapaxes(ops.reshape(total, (batch, symbols, steps)), 1, 2)
+    total = ops.segment_sum(by_place, ops.reshape(rows, (-1,)), num_segments=batch * tokens)
+    return ops.swapaxes(ops.reshape(total, (batch, tokens, steps)), 1, 2)

@@ -36,7 +36,7 @@ class RecurrentSeq2SeqModel(Seq2SeqModel):
 
     Attributes:
         embedding_stddev: Standard deviation of the first embeddings. With Keras' 0.03 they are lost among the states,
-            and as an output matrix they make all symbols alike for hundreds of steps.
+            and as an output matrix they make all tokens alike for hundreds of steps.
     """
 
     embedding_stddev = 0.1
@@ -127,8 +127,8 @@ class RecurrentSeq2SeqModel(Seq2SeqModel):
     def _embed(self, embedding, ids, training=None):
         return self.dropout_layer(embedding(ids), training=training)
 
-    def readout(self, symbols):
-        return readout_of(symbols, self.target_embedding, self.output_dense)
+    def readout(self, tokens):
+        return readout_of(tokens, self.target_embedding, self.output_dense)
 
     def _output(self, hidden, training=None, readout=None):
         hidden = self.dropout_layer(hidden, training=training)

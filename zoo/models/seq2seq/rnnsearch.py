@@ -154,7 +154,7 @@ class RNNSearch(RecurrentSeq2SeqModel):
         return self._logits(recurrent, embedded, readout=readout), *weights, state
 
     def _advance(self, last, state, memory, sharing, return_attention_scores):
-        """Returns the embedding of the last symbol, what the decoder makes of it, attention [B, S] and the state."""
+        """Returns the embedding of the last token, what the decoder makes of it, attention [B, S] and the state."""
         embedded = self.target_embedding(last)
         recurrent, weights, states = self.cell.advance(
             embedded,

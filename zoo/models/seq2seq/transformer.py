@@ -132,8 +132,8 @@ class Transformer(Seq2SeqModel):
         weights = {"encoder": ops.stack(encoder, axis=1), "cross": cross}
         return {**weights, "decoder": decoder[0]} if decoder else weights
 
-    def readout(self, symbols):
-        return readout_of(symbols, self.target_embedding, self.output_layer)
+    def readout(self, tokens):
+        return readout_of(tokens, self.target_embedding, self.output_layer)
 
     def _logits(self, hidden, readout=None):
         if self.decoder_norm is not None:

@@ -21,7 +21,7 @@ class ReversibleEmbedding(keras.layers.ReversibleEmbedding):
     though logits belong to the same positions as their inputs.
 
     Args:
-        input_dim: Number of symbols, V.
+        input_dim: Number of tokens, V.
         output_dim: Size of a vector, D.
         **options: Those of `keras.layers.ReversibleEmbedding`.
 
@@ -73,11 +73,11 @@ class Bias(keras.layers.Layer):
         return input_shape
 
 
-def make_output(options: Any, symbols: int, dtype: Any) -> keras.layers.Layer | None:
+def make_output(options: Any, tokens: int, dtype: Any) -> keras.layers.Layer | None:
     """Returns what a model has for its logits beside its embedding, see `to_logits`: a map, a bias or nothing."""
     if options.hidden_dim != options.model_dim:
-        return keras.layers.Dense(symbols, use_bias=options.output_bias, dtype=dtype, name="output")
-    return Bias(symbols, dtype=dtype, name="output") if options.output_bias else None
+        return keras.layers.Dense(tokens, use_bias=options.output_bias, dtype=dtype, name="output")
+    return Bias(tokens, dtype=dtype, name="output") if options.output_bias else None
 
 
 def to_logits(hidden: Any, embedding: keras.layers.Layer, output: keras.layers.Layer | None) -> Any:
@@ -89,10 +89,10 @@ def to_logits(hidden: Any, embedding: keras.layers.Layer, output: keras.layers.L
 
 
 class Readout(NamedTuple):
-    """What gives the logits of some symbols alone, [..., C] of activations [..., D]: `h · W + b`.
+    """What gives the logits of some tokens alone, [..., C] of activations [..., D]: `h · W + b`.
 
     Attributes:
-        kernel: The columns of these symbols, W [D, C].
+        kernel: The columns of these tokens, W [D, C].
         bias: Their biases, b [C]; or `None`.
     """
 
@@ -105,8 +105,8 @@ class Readout(NamedTuple):
         return logits if self.bias is None else ops.add(logits, self.bias)
 
 
-def readout_of(symbols: Any, embedding: keras.layers.Layer, output: keras.layers.Layer | None) -> Readout:
-    """Returns what gives the logits of some symbols, int32 [C], of a model whose logits are those of `to_logits`.
+def readout_of(tokens: Any, embedding: keras.layers.Layer, output: keras.layers.Layer | None) -> Readout:
+    """Returns what gives the logits of some tokens, int32 [C], of a model whose logits are those of `to_logits`.
 
     Raises:
         InputError: If Keras has quantised the matrix.
@@ -115,11 +115,11 @@ def readout_of(symbols: Any, embedding: keras.layers.Layer, output: keras.layers
     if layer.quantization_mode is not None:
         raise InputError(f"A model that Keras has quantised takes no shortlist. Received: {layer.quantization_mode}.")
     if layer is not output and layer.tie_weights:
-        kernel = ops.transpose(ops.take(layer.embeddings, symbols, axis=0))
+        kernel = ops.transpose(ops.take(layer.embeddings, tokens, axis=0))
     else:
-        kernel = ops.take(output.kernel if layer is output else layer.reverse_embeddings, symbols, axis=1)
+        kernel = ops.take(output.kernel if layer is output else layer.reverse_embeddings, tokens, axis=1)
     kernel = ops.cast(kernel, layer.compute_dtype)
-    bias = None if output is None or output.bias is None else ops.take(output.bias, symbols, axis=0)
+    bias = None if output is None or output.bias is None else ops.take(output.bias, tokens, axis=0)
     return Readout(kernel, None if bias is None else ops.cast(bias, layer.compute_dtype))
 
 

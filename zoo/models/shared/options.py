@@ -11,12 +11,12 @@ POOLINGS = ("mean", "max", "attention", "first")
 
 @dataclass(frozen=True, kw_only=True)
 class Seq2SeqOptions(Options):
-    """Options of every sequence-to-sequence model; some read and write symbols of `one_vocabulary`."""
+    """Options of every sequence-to-sequence model; some read and write tokens of `one_vocabulary`."""
 
     one_vocabulary: ClassVar[bool] = False
 
-    source_vocab_size: int = size(MISSING, "Number of source symbols.")
-    target_vocab_size: int = size(MISSING, "Number of target symbols.")
+    source_vocab_size: int = size(MISSING, "Number of source tokens.")
+    target_vocab_size: int = size(MISSING, "Number of target tokens.")
 
     def check_shared_vocabulary(self) -> None:
         """Checks that both sides have one vocabulary, as `tied_embeddings="all"` needs.
@@ -35,7 +35,7 @@ class Seq2SeqOptions(Options):
 class TextEncoderOptions(Options):
     """Options of every model that makes one vector of a text."""
 
-    vocab_size: int = size(MISSING, "Number of symbols.")
+    vocab_size: int = size(MISSING, "Number of tokens.")
     pooling: str = choice(
         "mean",
         POOLINGS,
@@ -44,7 +44,7 @@ class TextEncoderOptions(Options):
     )
     dropout: float = rate(0.0, "Rate of dropout on the vector of the text.")
     embedding_dropout: float = rate(0.0, "Rate of dropout on the embeddings alone, before any positions.")
-    word_dropout: float = rate(0.0, "Share of the words that the unknown symbol replaces in training.")
+    word_dropout: float = rate(0.0, "Share of the words that the unknown token replaces in training.")
     pooling_dropout: float = rate(
         0.0,
         "Share of the tokens that pooling leaves out in training, so that every single vector is to tell the class; "
@@ -63,12 +63,12 @@ class ClassifierOptions(TextEncoderOptions):
 class LanguageModelOptions(Options):
     """Options of every language model."""
 
-    vocab_size: int = size(MISSING, "Number of symbols.")
+    vocab_size: int = size(MISSING, "Number of tokens.")
     max_length: int = size(
-        257, "Largest number of symbols in a text, the start symbol included; rows of a table of learned positions."
+        257, "Largest number of tokens in a text, the start token included; rows of a table of learned positions."
     )
     start_symbol: bool = flag(
         True,
-        "Whether texts that are continued, scored or looked into begin with the start symbol; if not, nothing stands "
-        "before their first symbol, which has no probability, and the start symbol stands for an empty text.",
+        "Whether texts that are continued, scored or looked into begin with the start token; if not, nothing stands "
+        "before their first token, which has no probability, and the start token stands for an empty text.",
     )

@@ -62,7 +62,7 @@ class MaxPooling(MaskedPooling):
 
 
 class FirstPooling(MaskedPooling):
-    """The first of the real positions, such as that of a symbol that begins every text."""
+    """The first of the real positions, such as that of a token that begins every text."""
 
     def call(self, inputs, mask):
         first = ops.take_along_axis(inputs, ops.argmax(ops.cast(mask, "int32"), axis=1)[:, None, None], axis=1)[:, 0]

@@ -9,7 +9,7 @@ from zoo.layers.positions.base import angles, distances
 from zoo.models.shared.transformer_options import CONCATENATED, INPUT_POSITIONS
 
 FAIRSEQ_START = 2
-"""The position of the first symbol, as fairseq counts: behind that of padding, 1."""
+"""The position of the first token, as fairseq counts: behind that of padding, 1."""
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")

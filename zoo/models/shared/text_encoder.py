@@ -13,7 +13,7 @@ class TextEncoder(ZooModel):
     """Base of the models that make one vector of a text: `pool(encode(E tokens))`.
 
     A model maps each id to a vector, contextual unless the architecture has no context, and pools these. Ids are int32,
-    padded with 0 at the end; every text has at least one (its end symbol). A subclass overrides `encode` and
+    padded with 0 at the end; every text has at least one (its end token). A subclass overrides `encode` and
     `build_encoder`, and `attention` if it has any.
 
     Attributes:

@@ -20,7 +20,7 @@ class TransformerTextEncoderOptions(TransformerOptions, TextEncoderOptions):
     embedding_norm: bool = flag(False, "Whether embeddings with their positions are normalised, as in BERT.")
     num_segments: int = count(
         0,
-        "Segments of a text, each of which ends with an end symbol, that have a vector of their own, added to all its "
+        "Segments of a text, each of which ends with an end token, that have a vector of their own, added to all its "
         "embeddings; 0: none. BERT has two.",
     )
     projection_dim: int = count(

@@ -87,7 +87,7 @@ class TransformerTextEncoder(TextEncoder):
 
 
 def segments(tokens, count):
-    """Returns the segment of each token, int32 [B, S], 0 to `count - 1`: a new one begins after each end symbol.
+    """Returns the segment of each token, int32 [B, S], 0 to `count - 1`: a new one begins after each end token.
 
     Reference:
         Devlin et al. 2019, "BERT", section 3, figure 2, https://arxiv.org/abs/1810.04805

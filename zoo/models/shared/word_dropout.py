@@ -7,13 +7,13 @@ from zoo.vocabulary import UNKNOWN
 
 
 class WordDropout(keras.layers.Layer):
-    """Replaces symbols at random by the unknown one, in training only.
+    """Replaces tokens at random by the unknown one, in training only.
 
     A model trained on texts with holes does not depend on a single word, and it has learned to read the unknown
-    symbol. Padding and the other special symbols stay.
+    token. Padding and the other special tokens stay.
 
     Args:
-        rate: Share of the symbols that are replaced, 0 ≤ rate < 1.
+        rate: Share of the tokens that are replaced, 0 ≤ rate < 1.
         seed: Seed of the choice.
 
     Call arguments:

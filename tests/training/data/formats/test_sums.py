@@ -76,12 +76,12 @@ def test_errors():
 
 @pytest.mark.parametrize("length", [4, 16])
 def test_bits_per_character_depend_on_no_length(length):
-    """All symbols of validation count, the long texts in parts: one symbol for each character and each end."""
+    """All tokens of validation count, the long texts in parts: one token for each character and each end."""
     data, task = load_data("sums"), get_task("language_model")
     settings = task.settle(resolve("lstm_lm", "sums", [f"data.max_length={length}"]).data, data)
     batches = task.batches(settings, data, "val", task.make_tokenizers(settings, data), batch_tokens=4096)
     shown = [batches[index] for index in range(len(batches))]
     assert max(inputs["tokens"].shape[1] for inputs, _, _ in shown) == min(length, max(map(len, sums.lines("val"))) + 1)
-    symbols = sum(batches.symbols.values())
-    assert symbols == sum(weights.sum() for _, _, weights in shown)
-    assert task.derived(math.log(2), symbols, data.split("val"))["bits_per_character"] == pytest.approx(1)
+    tokens = sum(batches.tokens.values())
+    assert tokens == sum(weights.sum() for _, _, weights in shown)
+    assert task.derived(math.log(2), tokens, data.split("val"))["bits_per_character"] == pytest.approx(1)

@@ -185,13 +185,13 @@ def test_batches_of_strata_are_of_the_same_rows():
     source = [[4 + number] * (1 + number % 7) + [END] for number in range(97)]
     lengths = np.array([[len(row), len(row)] for row in source])
     batches = PairBatches(source, source, batch_tokens=64, steps=5, seed=1, corpus=corpus_of(lengths))
-    (inputs, outputs, weights), symbols = batches.batch_of(0)
-    assert inputs["source"].tolist() == outputs.tolist() and symbols == weights.sum() == (outputs > 0).sum()
+    (inputs, outputs, weights), tokens = batches.batch_of(0)
+    assert inputs["source"].tolist() == outputs.tolist() and tokens == weights.sum() == (outputs > 0).sum()
 
 
 @pytest.mark.parametrize("limit", [None, 4])
 def test_batches_of_many_parts_are_those_of_one(limit, monkeypatch):
-    monkeypatch.setattr("training.data.batching._SYMBOLS_READ", 300)  # of four steps, and not of all
+    monkeypatch.setattr("training.data.batching._TOKENS_READ", 300)  # of four steps, and not of all
     rng = np.random.default_rng(3)
     lists = [rng.integers(4, 99, size=size).tolist() + [END] for size in rng.integers(0, 9, size=301)]
     whole, pieces = Rows.of(lists), [Rows.of(lists[first : first + 50]).parts[0] for first in range(0, 301, 50)]

@@ -80,7 +80,7 @@ def model():
 
 
 def greedy(model):
-    """Returns what the model writes after the start and a symbol, both included, and its log probability."""
+    """Returns what the model writes after the start and a token, both included, and its log probability."""
     results = Generator(model, GenerationOptions(max_length=5, temperature=0.0))({"prompt": np.array([[5]], "int32")})
     return [1, *to_numpy(results["ids"]).astype(int).ravel().tolist()], to_numpy(results["log_prob"]).item()
 

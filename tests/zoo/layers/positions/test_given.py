@@ -38,8 +38,8 @@ def test_packed_texts_are_as_texts_by_themselves(name):
     for row, text in ((0, slice(0, 3)), (0, slice(3, 7)), (1, slice(0, 7))):
         alone = to_numpy(layer(inputs[row : row + 1, ..., text, :]))
         np.testing.assert_allclose(output[row : row + 1, ..., text, :], alone, atol=1e-6)
-    symbols = keras.Input(inputs.shape[1:-2] + (None, 6)), keras.Input((None,), dtype="int32")
-    model = keras.Model(symbols, layer(symbols[0], positions=symbols[1]))
+    tokens = keras.Input(inputs.shape[1:-2] + (None, 6)), keras.Input((None,), dtype="int32")
+    model = keras.Model(tokens, layer(tokens[0], positions=tokens[1]))
     np.testing.assert_allclose(to_numpy(model([inputs, PACKED])), output, atol=2e-6)
     # Positions of all rows.
     found = to_numpy(layer(inputs, positions=PACKED[0]))

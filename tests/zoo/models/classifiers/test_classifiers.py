@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from support.model_cases import case, create
 from support.models import names_of, numpy
-from support.text_models import DROPPED, SYMBOLS, sentences
+from support.text_models import DROPPED, TOKENS, sentences
 from support.tiers import nightly_unless
 
 import zoo
@@ -73,11 +73,11 @@ def test_every_kind_of_dropout_acts_alone(name):
 
 
 def test_word_dropout_makes_words_unknown():
-    tokens = np.tile(np.arange(SYMBOLS, dtype="int32"), (200, 1))
+    tokens = np.tile(np.arange(TOKENS, dtype="int32"), (200, 1))
     layer = WordDropout(0.3, seed=1)
     np.testing.assert_array_equal(numpy(layer(tokens)), tokens)
     dropped = numpy(layer(tokens, training=True))
-    assert set(np.unique(dropped[:, UNKNOWN + 1 :] - tokens[:, UNKNOWN + 1 :])) == {0, *range(-SYMBOLS + 4, 0)}
+    assert set(np.unique(dropped[:, UNKNOWN + 1 :] - tokens[:, UNKNOWN + 1 :])) == {0, *range(-TOKENS + 4, 0)}
     np.testing.assert_array_equal(dropped[:, : UNKNOWN + 1], tokens[:, : UNKNOWN + 1])
     assert np.all((dropped == tokens) | (dropped == UNKNOWN))
     assert 0.27 < np.mean(dropped[:, UNKNOWN + 1 :] == UNKNOWN) < 0.33

@@ -4,7 +4,7 @@ import numpy as np
 from keras import ops
 from support.model_cases import create
 from support.models import numpy
-from support.text_models import SYMBOLS, beginnings
+from support.text_models import TOKENS, beginnings
 
 import zoo
 
@@ -25,7 +25,7 @@ def test_dropout_acts_where_it_should(monkeypatch):
 
 
 def test_tying_saves_the_output_matrix():
-    for name, saved in (("causal_lm_tiny", SYMBOLS * 6), ("lstm_lm", SYMBOLS * 5 + SYMBOLS)):
+    for name, saved in (("causal_lm_tiny", TOKENS * 6), ("lstm_lm", TOKENS * 5 + TOKENS)):
         number = 0 if name == "causal_lm_tiny" else 1
         tied, free = (create(name, number, tied_embeddings=tied).count_params() for tied in (True, False))
         assert free - tied == saved, name
@@ -34,7 +34,7 @@ def test_tying_saves_the_output_matrix():
 def test_a_new_transformer_expects_nothing():
     model = zoo.create_model("causal_lm_tiny", vocab_size=69)
     tokens = np.random.default_rng(0).integers(4, 69, (5, 64)).astype("int32")
-    assert np.abs(numpy(model({"tokens": tokens}))).max() < 3.0  # not even the same symbol once more
+    assert np.abs(numpy(model({"tokens": tokens}))).max() < 3.0  # not even the same token once more
     kernels = [part.output_dense.kernel for block in model.blocks for part in (block.attention, block.feed_forward)]
     for kernel in kernels:
         usual = np.sqrt(2 / sum(kernel.shape))  # of glorot_uniform

@@ -20,7 +20,7 @@ def dense(layer, inputs):
 
 def embed(embedding, positions, ids):
     (rows,), (places,) = embedding.get_weights(), positions.get_weights()
-    return np.stack([rows[symbol] + places[min(place, len(places) - 1)] for place, symbol in enumerate(ids)])
+    return np.stack([rows[token] + places[min(place, len(places) - 1)] for place, token in enumerate(ids)])
 
 
 def convolve(block, inputs, before):

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 from support.models import numpy
-from support.seq2seq_models import SMALL, TARGET_SYMBOLS, batch, create, logits
+from support.seq2seq_models import SMALL, TARGET_TOKENS, batch, create, logits
 
 from zoo.decoding_options import TranslationOptions
 from zoo.inference.translator import Translator
-from zoo.models.seq2seq.pointer_generator import copied_symbols
+from zoo.models.seq2seq.pointer_generator import copied_tokens
 from zoo.vocabulary import PAD
 
 
@@ -25,13 +25,13 @@ def copier(model):
     model.gate_dense.set_weights(before)
 
 
-def test_copied_symbols():
+def test_copied_tokens():
     weights = np.random.default_rng(1).random((2, 3, 5)).astype("float32")
     source = np.array([[4, 5, 4, 6, 0], [2, 2, 2, 0, 1]], "int32")
     expected = np.zeros((2, 3, 7))
     for b, t, s in np.ndindex(weights.shape):
         expected[b, t, source[b, s]] += weights[b, t, s]
-    np.testing.assert_allclose(numpy(copied_symbols(weights, source, 7)), expected, atol=1e-6)
+    np.testing.assert_allclose(numpy(copied_tokens(weights, source, 7)), expected, atol=1e-6)
 
 
 def test_the_mixture_of_two_distributions(model):
@@ -54,7 +54,7 @@ def test_a_closed_gate_copies_only(copier):
     source, target = batch()
     found = np.exp(logits(copier, source, target))
     for b in range(len(source)):
-        elsewhere = np.setdiff1d(np.arange(TARGET_SYMBOLS), source[b])
+        elsewhere = np.setdiff1d(np.arange(TARGET_TOKENS), source[b])
         assert found[b, 0, elsewhere].max() < 1e-6
 
 

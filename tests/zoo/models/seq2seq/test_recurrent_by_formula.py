@@ -1,4 +1,4 @@
-"""Whole recurrent models against copies in NumPy that are written from the formulas, one symbol after another."""
+"""Whole recurrent models against copies in NumPy that are written from the formulas, one token after another."""
 
 import random
 
@@ -60,8 +60,8 @@ def search(model, source, target):
     annotations, last = search_annotations(model, numpy(model.source_embedding.embeddings)[source])
     states = start_of(model, last, 2 if model.cell_type == "lstm" else 1)
     results, alignments = [], []
-    for symbol in target:
-        embedded = numpy(model.target_embedding.embeddings)[symbol]
+    for token in target:
+        embedded = numpy(model.target_embedding.embeddings)[token]
         previous = states[0]
         if model.attend == "between":
             (between,) = step_reference(model.cell.cell, embedded, states)
@@ -96,8 +96,8 @@ def luong(model, source, target):
         final = history[-1]
     states = final if model.start_state == "encoder" else start_of(model, None, count)
     fed, results, alignments = np.zeros(model.cell.step_size), [], []
-    for symbol in target:
-        inputs = numpy(model.target_embedding.embeddings)[symbol]
+    for token in target:
+        inputs = numpy(model.target_embedding.embeddings)[token]
         states = step_reference(
             model.cell.cell, np.concatenate([inputs, fed] if model.input_feeding else [inputs]), states
         )

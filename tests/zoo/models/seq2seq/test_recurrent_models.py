@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from support.model_cases import case
 from support.models import numpy
-from support.seq2seq_models import SMALL, SOURCE_SYMBOLS, B, S, T, batch, create, logits
+from support.seq2seq_models import SMALL, SOURCE_TOKENS, B, S, T, batch, create, logits
 from support.tiers import nightly_unless
 
 from zoo.decoding_options import TranslationOptions
@@ -30,7 +30,7 @@ def rows(source):
 
 
 def backwards(source):
-    """Returns sources with the symbols of each row in reverse order, padding still behind them."""
+    """Returns sources with the tokens of each row in reverse order, padding still behind them."""
     result = np.full_like(source, PAD)
     for row, ids in enumerate(rows(source)):
         result[row, : len(ids)] = ids[::-1]
@@ -266,7 +266,7 @@ def test_without_attention(number):
     before = case("rnn_encdec", number).expected[0]
     for place in (0, S - 1):  # all that it knows of the source goes through the same vectors, from both ends
         changed = source.copy()
-        changed[0, place] = 4 + (changed[0, place] - 3) % (SOURCE_SYMBOLS - 4)
+        changed[0, place] = 4 + (changed[0, place] - 3) % (SOURCE_TOKENS - 4)
         assert np.all(np.any(logits(model, changed, target)[0] != before, axis=-1))
 
 

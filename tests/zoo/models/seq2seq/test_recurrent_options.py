@@ -2,7 +2,7 @@
 
 import numpy as np
 from support.models import numpy
-from support.seq2seq_models import SMALL, TARGET_SYMBOLS, batch, create, logits, without_weights
+from support.seq2seq_models import SMALL, TARGET_TOKENS, batch, create, logits, without_weights
 
 LUONG = SMALL["luong_dot"][0]
 ENCDEC = SMALL["rnn_encdec"][0]
@@ -49,18 +49,18 @@ def test_sizes_of_the_papers():
 
 
 def test_tying_saves_embeddings():
-    sizes = {"source_vocab_size": TARGET_SYMBOLS, "target_vocab_size": TARGET_SYMBOLS}
+    sizes = {"source_vocab_size": TARGET_TOKENS, "target_vocab_size": TARGET_TOKENS}
     for name, options, saved in (
         # A tied output has no matrix of its own; those of rnnsearch and rnn_encdec have a bias, too.
-        ("rnnsearch", {**RNN, "readout_units": 7}, TARGET_SYMBOLS * 8),
-        ("rnn_encdec", {**ENCDEC, "readout_units": 7}, TARGET_SYMBOLS * 8),
-        ("luong_dot", {**LUONG, "units": 7}, TARGET_SYMBOLS * 7),
+        ("rnnsearch", {**RNN, "readout_units": 7}, TARGET_TOKENS * 8),
+        ("rnn_encdec", {**ENCDEC, "readout_units": 7}, TARGET_TOKENS * 8),
+        ("luong_dot", {**LUONG, "units": 7}, TARGET_TOKENS * 7),
     ):
         none, target, both = (
             without_weights(name, **sizes, **{**options, "tied_embeddings": tying}).count_params()
             for tying in ("none", "target", "all")
         )
-        assert none - target == saved and target - both == TARGET_SYMBOLS * 7, name
+        assert none - target == saved and target - both == TARGET_TOKENS * 7, name
 
 
 def test_the_tied_output_is_the_target_embedding():
@@ -68,7 +68,7 @@ def test_the_tied_output_is_the_target_embedding():
     source, target = batch()
     before = logits(model, source, target)
     matrix = numpy(model.target_embedding.embeddings)
-    matrix[10] = 0  # a symbol that the targets do not have
+    matrix[10] = 0  # a token that the targets do not have
     assert 10 not in target
     model.target_embedding.embeddings.assign(matrix)
     after = logits(model, source, target)
