@@ -1,7 +1,7 @@
-"""The attention explorer: what a model did with a text, as data (`View`) and as a page that shows it (`Page`).
+"""The attention explorer: a model's outputs for a text as data (`View`) and as a web page (`Page`).
 
-Who knows a model fills in views: `zoo.inference` for a trained run, `export.explore` for a served one. The page is the
-same for both, and for a file.
+`zoo.inference` creates views of a trained run, `export.explore` those of a served model. Both use the same page, as
+does a saved file.
 """
 
 from zoo.explorer.page import Page

@@ -1,4 +1,4 @@
-"""The explorer's page: its files, and one self-contained HTML file of them and of views."""
+"""The explorer's page: its files, and self-contained HTML files with views."""
 
 import base64
 import hashlib
@@ -27,10 +27,10 @@ _FRAME_HEIGHT = 760  # CSS pixels in a notebook
 class Page:
     """Views as one self-contained HTML file, which needs neither network nor server.
 
-    In a notebook it shows itself, in a frame that can neither reach the notebook nor anything outside.
+    A notebook displays it in a sandboxed frame, which can access neither the notebook nor the network.
 
     Args:
-        views: The views, a list; one text each.
+        views: A list of views, one per text.
 
     Raises:
         InputError: If there are no views.
@@ -42,11 +42,11 @@ class Page:
 
     def __init__(self, views: Sequence[View]):
         if not views:
-            raise InputError("The explorer needs at least one text. Received: none.")
+            raise InputError("The explorer requires at least one text. Received: none.")
         self.views = list(views)
 
     def html(self) -> str:
-        """Returns the file's contents."""
+        """Returns the content of the file."""
         style, script = "".join((ASSETS / name).read_text(encoding="utf-8") for name in _STYLES), bundled_script()
         policy = (
             f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data: blob:; "
@@ -63,13 +63,13 @@ class Page:
         return re.sub("|".join(map(re.escape, parts)), lambda match: parts[match[0]], page)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Writes the file, under a temporary name first, and returns its path.
+        """Writes the file atomically and returns its path.
 
         Args:
-            path: Where to, usually with the suffix `.html`.
+            path: The path, usually with the suffix `.html`.
 
         Raises:
-            InputError: If it cannot be written there.
+            InputError: If the file cannot be written.
         """
         path = Path(path)
         try:
@@ -88,12 +88,12 @@ class Page:
 
 @cache
 def bundled_script() -> str:
-    """Returns the page's modules as one, each before those that import it, without imports and exports."""
+    """Returns the page's modules as one script, in the order of their dependencies, without imports and exports."""
     return "".join(re.sub(r"^export ", "", source, flags=re.MULTILINE) for _, source in _modules("main.js", set()))
 
 
 def _modules(name: str, seen: set[str]) -> Iterator[tuple[str, str]]:
-    """Yields the name and the source, without imports, of a module and those that it needs, those first."""
+    """Yields name and source, without imports, of a module after those of its dependencies."""
     if name in seen:
         return
     seen.add(name)
@@ -108,6 +108,6 @@ def _hash(text: str) -> str:
 
 
 def _json(value: object) -> str:
-    """Returns JSON that may stand in a script element: nothing in it ends the element, and all of it is ASCII."""
+    """Returns ASCII JSON that is safe inside a script element, because it contains no markup."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

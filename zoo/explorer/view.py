@@ -1,25 +1,25 @@
-"""What a model did with one text, as plain data: the JSON that the explorer's page reads and saves.
+"""A model's outputs for one text as plain data: the JSON that the explorer's page reads and saves.
 
 A view is a JSON object:
 
     {"format": "attention-zoo-view", "version": 1,
      "task": "seq2seq" | "classifier" | "language_model", "model": NAME, "text": TEXT,
-     "tokens": [S tokens that were read],                       of a language model none: it writes all that it reads
+     "tokens": [S input tokens],                                empty for a language model, whose answer contains them
      "attention": {"encoder": ATTENTION},                       between these tokens
-     "answers": [ANSWER, …],                                    best first; of a classifier none
+     "answers": [ANSWER, …],                                    best first; empty for a classifier
      "classes": [{"label": LABEL, "probability": P}, …],        of a classifier, the most probable first
-     "notes": [TEXT, …]}                                        what a person should know, such as that a text was cut
+     "notes": [TEXT, …]}                                        notes for the user, such as that a text was cut
 
     ANSWER = {"text": TEXT, "log_prob": P or null, "hypothesis": number in `nbest` or null for the default answer,
-              "given": how many of its tokens were there before: the prompt of a language model,
-              "tokens": [T tokens] or null if nobody has asked for this answer's inside yet,
-              "before": [T tokens: what stood before each of them, the start first],
+              "given": number of its tokens that are the prompt of a language model,
+              "tokens": [T tokens] or null if they are not loaded yet,
+              "before": [T tokens: the previous token of each, beginning with the start],
               "predictions": [{"log_prob": P, "alternatives": [[TOKEN, P], …]}, …]  one for each token, or none
               "attention": {"cross": ATTENTION, "decoder": ATTENTION}}
 
-    ATTENTION = {"heads": N, "rows": T, "columns": S, "layers": [WEIGHTS or null if nobody has asked yet, …]}
+    ATTENTION = {"heads": N, "rows": T, "columns": S, "layers": [WEIGHTS or null if they are not loaded yet, …]}
 
-Row t of `cross` and `decoder` is the attention that predicts `tokens[t]`: to what was read, and to `before`.
+Row t of `cross` and `decoder` is the attention that predicts `tokens[t]`: to the input tokens, and to `before`.
 WEIGHTS are N × T × S numbers, each the weight times 65,535, rounded, as unsigned 16-bit integers, little-endian, in
 base64. P of tokens and answers are natural logarithms, or null if they are not finite.
 """
@@ -50,7 +50,7 @@ class Attention:
     """Weights of one kind of attention.
 
     Attributes:
-        layers: For each layer float [N, T, S], or `None` where nobody has asked for it yet.
+        layers: For each layer float [N, T, S], or `None` if it is not loaded yet.
     """
 
     layers: Sequence[np.ndarray | None]
@@ -58,21 +58,21 @@ class Attention:
     @property
     def shape(self) -> tuple[int, int, int]:
         """Heads, rows and columns: N, T, S."""
-        known = next((weights for weights in self.layers if weights is not None), None)
-        if known is None or known.ndim != 3:
-            raise InputError("Attention needs weights [heads, T, S] of at least one layer.")
-        heads, rows, columns = known.shape
+        loaded = next((weights for weights in self.layers if weights is not None), None)
+        if loaded is None or loaded.ndim != 3:
+            raise InputError("`layers` must contain weights [heads, T, S] of at least one layer.")
+        heads, rows, columns = loaded.shape
         return heads, rows, columns
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the ATTENTION of the format."""
+        """Returns the attention as ATTENTION of the format."""
         heads, rows, columns = self.shape
         layers = [weights if weights is None else encoded(weights) for weights in self.layers]
         return {"heads": heads, "rows": rows, "columns": columns, "layers": layers}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "Attention":
-        """Returns the attention that ATTENTION describes."""
+        """Returns the attention of ATTENTION of the format."""
         shape = value["heads"], value["rows"], value["columns"]
         return cls([layer if layer is None else _decoded(layer, shape) for layer in value["layers"]])
 
@@ -82,15 +82,15 @@ class AnswerView:
     """One answer of a translator or a language model; see the format.
 
     Attributes:
-        text: What it says.
-        log_prob: Its log probability, `None` if that is unknown.
-        hypothesis: Which of the n-best it is, `None` for the default answer.
-        tokens: Its T tokens, `None` if nobody has asked yet.
-        before: What stood before each of them.
+        text: Its text.
+        log_prob: Its log probability, `None` if it is unknown.
+        hypothesis: Its number among the n-best, `None` for the default answer.
+        tokens: Its T tokens, `None` if they are not loaded yet.
+        before: The previous token of each of them.
         log_probs: The log probability of each token; empty if they are unknown.
-        alternatives: For each token the most probable ones in its place, best first, with their log probabilities.
+        alternatives: The most probable alternatives of each token, best first, with their log probabilities.
         attention: `Attention` by kind, `cross` and `decoder`.
-        given: How many of its tokens are the prompt's.
+        given: Number of its tokens that belong to the prompt.
     """
 
     text: str
@@ -104,7 +104,7 @@ class AnswerView:
     given: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the ANSWER of the format."""
+        """Returns the answer as ANSWER of the format."""
         predictions = [
             {"log_prob": _number(log_prob), "alternatives": [[token, _number(value)] for token, value in alternatives]}
             for log_prob, alternatives in zip(self.log_probs, self.alternatives, strict=True)
@@ -122,7 +122,7 @@ class AnswerView:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "AnswerView":
-        """Returns the answer that ANSWER describes."""
+        """Returns the answer of ANSWER of the format."""
         predictions = value["predictions"]
         return cls(
             value["text"],
@@ -139,17 +139,17 @@ class AnswerView:
 
 @dataclasses.dataclass(frozen=True)
 class View:
-    """What a model did with one text; see the format.
+    """A model's outputs for one text; see the format.
 
     Attributes:
         task: `"seq2seq"`, `"classifier"` or `"language_model"`.
-        model: The model's name, to be shown.
+        model: The displayed name of the model.
         text: The text.
-        tokens: What the model read of it; empty for a language model.
+        tokens: The input tokens; empty for a language model.
         attention: `Attention` by kind, `encoder`.
         answers: Its answers, best first.
         classes: Labels and their probabilities, the most probable first.
-        notes: What a person should know.
+        notes: Notes for the user.
     """
 
     task: str
@@ -178,16 +178,16 @@ class View:
 
     @classmethod
     def from_json(cls, value: Any) -> "View":
-        """Returns the view that a JSON object describes.
+        """Returns the view of a JSON object.
 
         Args:
-            value: The object, as `json.loads` returns it.
+            value: The object, from `json.loads`.
 
         Raises:
-            InputError: If it is no view, or one of a later version.
+            InputError: If it is not a view, or of a later version.
         """
         if not isinstance(value, Mapping) or value.get("format") != FORMAT or value.get("task") not in TASKS:
-            raise InputError(f"This is no view of the explorer: it needs a format of {FORMAT!r} and a task.")
+            raise InputError(f"This is not a view of the explorer, which requires the format {FORMAT!r} and a task.")
         if value.get("version") != VERSION:
             raise InputError(f"The view has version {value.get('version')!r}; this explorer reads version {VERSION}.")
         try:
@@ -201,13 +201,13 @@ class View:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "list[View]":
-        """Returns the views of a JSON file that the page has saved.
+        """Returns the views of a JSON file that was saved by the page.
 
         Args:
-            path: The file; one view or a list of them.
+            path: The file, with one view or a list of views.
 
         Raises:
-            InputError: If it cannot be read, or holds no views.
+            InputError: If it cannot be read, or contains no views.
 
         Example:
             (view,) = View.load("attention.json")
@@ -221,15 +221,15 @@ class View:
 
 
 def _number(value: float | None) -> float | None:
-    """Returns a number that JSON has; infinities and what is no number are `None`."""
+    """Returns a number for JSON; infinities and NaN become `None`."""
     return float(value) if value is not None and math.isfinite(value) else None
 
 
 def encoded(weights: np.ndarray) -> str:
-    """Returns WEIGHTS of the format.
+    """Returns weights as WEIGHTS of the format.
 
     Args:
-        weights: Of one layer, float [N, T, S], between 0 and 1; what is not finite counts as 0.
+        weights: The weights of one layer, float [N, T, S], between 0 and 1; NaN becomes 0.
     """
     numbers = np.rint(np.clip(np.nan_to_num(weights), 0.0, 1.0) * _ONE)
     return base64.b64encode(numbers.astype("<u2").tobytes()).decode("ascii")
@@ -248,6 +248,6 @@ def _attentions(value: Mapping[str, Any]) -> dict[str, Attention]:
 
 
 def layers_of(weights: np.ndarray, rows: Sequence[bool], columns: Sequence[bool]) -> Iterator[np.ndarray]:
-    """Yields float [N, T, S] of each layer of weights [layers, N, T', S'], only rows and columns that are real."""
+    """Yields each layer, float [N, T, S], of weights [layers, N, T', S'], without padding rows and columns."""
     for layer in weights:
         yield layer[:, np.asarray(rows, bool)][:, :, np.asarray(columns, bool)]

@@ -1,4 +1,4 @@
-"""Looking inside: the steps of attention, what layers and models cost, and pictures of positions, layers and models."""
+"""Inspection: the steps of attention, the cost of layers and models, and pictures of positions, layers and models."""
 
 from zoo.inspection.cost import Cost, cost
 from zoo.inspection.diagram import draw_model

@@ -1,4 +1,4 @@
-"""The parts of a model and how they are connected, from a call with symbolic tensors."""
+"""The parts of a model and their connections, derived from a call with symbolic tensors."""
 
 import dataclasses
 import inspect
@@ -36,12 +36,12 @@ class Part:
     """A part of a model, a box of its diagram.
 
     Args:
-        title: What it is.
+        title: Its title.
         detail: Its sizes.
         kind: `"input"`, `"embedding"`, `"attention"`, `"recurrent"`, `"feed_forward"`, `"norm"`, `"add"` or `"other"`.
-        before: Numbers of the parts whose results it takes; in a recurrence also of later ones.
-        inputs: Names of the model's inputs that it depends on.
-        groups: Numbers of the groups around it, from the outside.
+        before: Indices of the parts whose results it uses; in a recurrence also of later parts.
+        inputs: Names of the model's inputs on which it depends.
+        groups: Indices of the groups that contain it, outermost first.
     """
 
     title: str
@@ -54,11 +54,11 @@ class Part:
 
 @dataclass(frozen=True)
 class Group:
-    """Parts that belong together.
+    """A group of parts, a frame in the diagram.
 
     Args:
-        title: What they are.
-        times: How many such groups there are in a row, with weights of their own.
+        title: Its title.
+        times: Number of consecutive groups that are equal except for their weights.
     """
 
     title: str
@@ -66,21 +66,21 @@ class Group:
 
 
 class Architecture:
-    """The parts of a built model in the order in which they are computed.
+    """The parts of a built model in the order of their computation.
 
     Attributes:
-        parts: The parts; their numbers are their places here.
-        groups: Groups of parts.
+        parts: The parts, referred to by their indices.
+        groups: The groups, referred to by their indices.
     """
 
     def __init__(self, model: keras.Model) -> None:
         self.parts: list[Part] = []
         self.groups: list[Group] = []
-        self._origins: dict[int, frozenset[int]] = {}  # by the id of a tensor: the parts that it comes from
-        self._tensors: list[Any] = []  # kept, so that no id is used twice
-        self._signatures: dict[int, str] = {}  # of the groups that are blocks
+        self._origins: dict[int, frozenset[int]] = {}  # the parts that compute a tensor, by the tensor's id
+        self._tensors: list[Any] = []  # references, so that ids stay unique
+        self._signatures: dict[int, str] = {}  # of groups that are blocks
         attentions = [layer for layer in model._flatten_layers() if isinstance(layer, BaseAttention)]
-        # A model may project the memory of an attention before it calls it.
+        # A model may call the projections of an attention layer before the layer itself.
         self._inside_attention = {
             id(part) for layer in attentions for part in layer._flatten_layers(include_self=False)
         }
@@ -110,13 +110,13 @@ class Architecture:
         return frozenset().union(*(self.parts[number].inputs for number in origins if number != _STATES))
 
     def _walk(self, results: Any, groups: tuple[int, ...]) -> None:
-        """Adds the parts that lead to some results."""
+        """Adds the parts that compute these results."""
         for node in graph.new_nodes(results, set()):
             args, kwargs = node.arguments.args, node.arguments.kwargs
             origins = self._origins_of((args, kwargs))
             layer = node.operation
             if not isinstance(layer, keras.layers.Layer):
-                if type(layer).__name__ == "Add" and self._joins(args):
+                if type(layer).__name__ == "Add" and self._is_residual(args):
                     part = Part("+", "", "add", origins, self._inputs_of(origins), groups)
                     origins = frozenset({self.parts.index(part)}) if part in self.parts else self._add(part)
                 self._set_origins(node.outputs, origins)
@@ -124,15 +124,15 @@ class Architecture:
                 self._walk_block(layer, node, groups)
             elif isinstance(layer, AttentionRNN):
                 self._walk_recurrence(layer, node, groups)
-            elif not origins or id(layer) in self._inside_attention or _is_silent(layer):
+            elif not origins or id(layer) in self._inside_attention or _is_identity(layer):
                 self._set_origins(node.outputs, origins)
             else:
                 title, detail, kind = describe(layer, args, kwargs)
                 part = Part(title, detail, kind, origins, self._inputs_of(origins), groups)
                 self._set_origins(node.outputs, self._add(part))
 
-    def _joins(self, args: Any) -> bool:
-        """Returns whether a sum is one of two results of the same size from different parts: a residual connection."""
+    def _is_residual(self, args: Any) -> bool:
+        """Returns whether a sum is a residual connection: of two results of the same shape from different parts."""
         tensors = [leaf for leaf in keras.tree.flatten(args) if isinstance(leaf, SYMBOL)]
         if len(tensors) != 2 or tensors[0].shape != tensors[1].shape:
             return False
@@ -152,7 +152,7 @@ class Architecture:
         last = next((self.parts[number].groups for number in sorted(origins, reverse=True)), ())
         signature = _signature(layer)
         repeated = next((group for group in last if self._signatures.get(group) == signature), None)
-        if repeated is not None:  # like the block before it, whose parts stand for both
+        if repeated is not None:  # equal to the previous block, whose parts represent both
             self.groups[repeated] = dataclasses.replace(self.groups[repeated], times=self.groups[repeated].times + 1)
             inside = [number for number, part in enumerate(self.parts) if repeated in part.groups]
             self._set_origins(node.outputs, frozenset(inside[-1:]))
@@ -188,27 +188,27 @@ class Architecture:
             before = part.before - {_STATES} | (new_states - {number} if _STATES in part.before else frozenset())
             self.parts[number] = dataclasses.replace(part, before=before, inputs=part.inputs | inputs_around)
         origins = self._origins_of(output)
-        # What the output takes from the states is from the first ones only at the first position.
+        # Only at the first position does the output depend on the initial states.
         self._set_origins(node.outputs, origins - first - {_STATES} | new_states if _STATES in origins else origins)
 
 
 _STATES = -1
-"""Stands for the states of the position before, until it is known which parts compute them."""
+"""Placeholder for the parts that compute the previous states, until they are known."""
 
 
-def _is_silent(layer: Any) -> bool:
-    """Returns whether a layer changes nothing outside training."""
+def _is_identity(layer: Any) -> bool:
+    """Returns whether a layer is the identity at inference."""
     is_dropout = isinstance(layer, (keras.layers.Dropout, WordDropout))
     return is_dropout or (isinstance(layer, InputPositions) and layer.positions is None)
 
 
 def _signature(layer: Any) -> str:
-    """Returns what two blocks have in common that differ only in names and weights."""
+    """Returns a text that is equal for blocks that differ only in names and weights."""
     return re.sub(r"'name': '[^']*'", "", f"{type(layer).__name__} {layer.get_config()}")
 
 
 def describe(layer: Any, args: Any, kwargs: Any) -> tuple[str, str, str]:
-    """Returns title, detail and kind of a layer that is called with these arguments."""
+    """Returns title, detail and kind of a layer, given the arguments of its call."""
     for kind, rule in _RULES.items():
         if isinstance(layer, kind):
             return rule(layer, args, kwargs)

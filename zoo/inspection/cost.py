@@ -1,4 +1,4 @@
-"""What a layer or a model costs: operations, memory, weights, and what must wait for what."""
+"""The cost of a layer or a model: operations, memory, weights, and sequential steps."""
 
 import math
 from collections import defaultdict
@@ -19,8 +19,8 @@ class Cost(Mapping[str, CountedStep]):
     """The cost of a layer or a model, by step: `cost["scores"].multiplications`, `cost.multiplications`.
 
     Attributes:
-        steps: The steps in order, `CountedStep` objects; a layer that is called again has another number.
-        total: All of them as one step: sums, and the largest `sequential_steps` and `path_length`.
+        steps: The steps in order, `CountedStep` objects; repeated calls of a layer are numbered.
+        total: All steps as one: sums, and the maxima of `sequential_steps` and `path_length`.
     """
 
     def __init__(self, name: str, steps: list[CountedStep]) -> None:
@@ -46,12 +46,12 @@ class Cost(Mapping[str, CountedStep]):
     others = property(lambda self: self.total.others, doc="All functions, comparisons and selections.")
     bytes = property(lambda self: self.total.bytes, doc="Size of the results of all steps.")
     weights = property(lambda self: self.total.weights, doc="Number of weights.")
-    sequential_steps = property(lambda self: self.total.sequential_steps, doc="The most of any step.")
-    path_length = property(lambda self: self.total.path_length, doc="The longest of any step.")
+    sequential_steps = property(lambda self: self.total.sequential_steps, doc="The maximum over all steps.")
+    path_length = property(lambda self: self.total.path_length, doc="The maximum over all steps.")
 
     @property
     def flops(self) -> int:
-        """Multiplications and additions together, as compilers count."""
+        """Multiplications plus additions, as compilers count them."""
         return self.total.multiplications + self.total.additions
 
     def __getitem__(self, name: str) -> CountedStep:
@@ -90,21 +90,21 @@ def _row(name: str, step: CountedStep, has_heads: bool) -> list[str]:
 
 
 def cost(model_or_layer: Any, query_length: int, value_length: int | None = None, batch_size: int = 1) -> Cost:
-    """Returns what a layer or a model costs, by step; nothing is computed, so that lengths may be large.
+    """Returns the cost of a layer or a model, by step; nothing is computed, so lengths may be large.
 
-    Counted are the operations that the layer's own `call` consists of, found by calling it with symbolic tensors: of
-    attention for n positions of size d, `n d²` multiplications for each projection, `n² d` for the scores and for the
-    weighted sum, and `n²` in each head for the scale and for the softmax. A sum of k terms has k − 1 additions.
-    Multiplications and additions agree with the count of XLA within 5 %, for every named model.
+    The operations are counted in a call of the layer with symbolic tensors. Attention over n positions of size d takes
+    `n d²` multiplications for each projection, `n² d` for the scores and for the weighted sum, and `n²` in each head
+    for the scale and for the softmax. A sum of k terms has k − 1 additions. For every named model, the sum of
+    multiplications and additions differs from that of XLA by at most 5 %.
 
-    Each step also has its `bytes` (the size of its result), its `weights`, its `sequential_steps` (positions that are
-    computed one after another: n in a recurrence, else 1) and its `path_length` (how many such layers, or steps of a
-    recurrence, a signal needs from the first position to the last: 1 for attention, n for a recurrence, ⌈n / k⌉ where
-    each result sees k positions; 0 for what looks at each position alone). Those of the total are the largest of all.
+    Each step also has `bytes` (the size of its result), `weights`, `sequential_steps` and `path_length`. Sequential
+    steps are positions that are computed one after another: n in a recurrence, else 1. The path length is the number of
+    such layers, or steps of a recurrence, between the first position and the last: 1 for attention, n for a recurrence,
+    ⌈n / k⌉ if each result depends on k positions; 0 for position-wise steps. The total has the maxima of both.
 
     Args:
-        model_or_layer: A built model or layer: of this library, of Keras, or of one's own, written with `keras.ops`.
-        query_length: T, number of positions of the query; of a sequence-to-sequence model those of the target.
+        model_or_layer: A built model or layer: of this library, of Keras, or your own, written with `keras.ops`.
+        query_length: T, number of positions of the query; for a sequence-to-sequence model those of the target.
         value_length: S, number of positions of the value, the memory or the source. Default: T.
         batch_size: B.
 
@@ -112,8 +112,8 @@ def cost(model_or_layer: Any, query_length: int, value_length: int | None = None
         A `Cost`; `print` shows it as a table, with all numbers in full.
 
     Raises:
-        InputError: (a `ValueError`) If the layer is not built, a length is negative, there is no value for a
-            `value_length`, or `call` does not take symbolic tensors.
+        InputError: (a `ValueError`) If the layer is not built, a length is negative, the layer has no value for
+            `value_length`, or `call` does not support symbolic tensors.
 
     Example:
         >>> import zoo
@@ -134,8 +134,8 @@ def cost(model_or_layer: Any, query_length: int, value_length: int | None = None
         raise InputError(f"`model_or_layer` must be a built model or layer. Received: {model_or_layer!r}.")
     if not model_or_layer.built:
         raise InputError(
-            f"{type(model_or_layer).__name__} is not built, so that its sizes are not known: call it first, or its "
-            "`build` with shapes such as (None, None, 512)."
+            f"{type(model_or_layer).__name__} is not built, so its sizes are unknown: call it first, or its `build` "
+            "with shapes such as (None, None, 512)."
         )
     args = symbolic_arguments(model_or_layer, query_length, value_length, batch_size)
     name = f"{type(model_or_layer).__name__} {model_or_layer.name!r}, T = {query_length}"
@@ -144,9 +144,9 @@ def cost(model_or_layer: Any, query_length: int, value_length: int | None = None
 
 
 def _numbered_inside(layer: keras.layers.Layer, steps: list[CountedStep]) -> list[CountedStep]:
-    """Returns the steps with layers that have no name of their own numbered among those around them.
+    """Returns the steps with automatic names of layers renumbered within their parent layer.
 
-    Keras numbers them in the order in which a process makes them: `gru_41` is `gru` here, and a second one `gru_1`.
+    Keras numbers layers in the order of their creation in a process: `gru_41` becomes `gru`, and a second one `gru_1`.
     """
     automatic = {}
     for part in layer._flatten_layers():

@@ -1,4 +1,4 @@
-"""The operations of a layer, step by step, found by calling it with symbolic tensors."""
+"""Counts the operations of a layer, step by step, in a call with symbolic tensors."""
 
 import inspect
 import math
@@ -32,15 +32,15 @@ class CountedStep:
     """One step of a layer or model.
 
     Args:
-        name: The layers around the step and the step, with slashes between the names.
+        name: The names of the parent layers and of the step, separated by slashes.
         shape: Shape of the result; in a recurrence that of one position.
         operations: Its arithmetic operations.
         bytes: Size of the result.
-        weights: Number of weights that it reads and no step before it.
+        weights: Number of weights that it reads and no previous step has read.
         heads: Number of heads that share the operations equally.
-        sequential_steps: How many positions are computed one after another.
-        path_length: How many such layers, or steps of a recurrence, a signal needs from the first position to the
-            last: ⌈n / number of positions that one result sees⌉. 0 for a step that looks at each position alone.
+        sequential_steps: Number of positions that are computed one after another.
+        path_length: Number of such layers, or steps of a recurrence, between the first position and the last:
+            ⌈n / number of positions on which one result depends⌉. 0 for a position-wise step.
     """
 
     name: str
@@ -69,12 +69,12 @@ class CountedStep:
 
     @property
     def per_head(self) -> "CountedStep":
-        """The step of one head, of operations and bytes that all heads share equally."""
+        """The step of one head, with an equal share of operations and bytes."""
         operations = Operations(*(count // self.heads for count in (self.multiplications, self.additions, self.others)))
         return replace(self, operations=operations, bytes=self.bytes // self.heads, heads=1)
 
     def repeated(self, times: int) -> "CountedStep":
-        """Returns the step in a recurrence of so many positions."""
+        """Returns the step repeated in a recurrence of `times` positions."""
         return replace(
             self,
             operations=self.operations * times,
@@ -89,26 +89,26 @@ def count_steps(layer: Any, *args: Any, all_weights: bool = False, **kwargs: Any
 
     Args:
         layer: The layer or model.
-        *args: Arguments of the call, symbolic tensors in place of arrays.
-        all_weights: Whether attention computes all weights, also where it would compute only some of them or none.
-        **kwargs: Likewise.
+        *args: Arguments of the call, with symbolic tensors instead of arrays.
+        all_weights: Whether attention computes all weights, even if the layer computes only some of them or none.
+        **kwargs: Keyword arguments, likewise.
 
     Raises:
-        InputError: If the call does not take symbolic tensors.
+        InputError: If the call does not support symbolic tensors.
     """
     with graph.without_traces(layer):
         return _Counter(all_weights).steps(layer, args, kwargs, ())
 
 
 class _Counter:
-    """Counts the steps of a layer and of those in it; weights that several of them share count once."""
+    """Counts the steps of a layer and of its sublayers; shared weights count once."""
 
     def __init__(self, all_weights: bool) -> None:
         self.all_weights = all_weights
         self.weights: set[int] = set()
 
     def steps(self, layer: Any, args: Any, kwargs: Any, path: tuple[str, ...]) -> list[CountedStep]:
-        """Returns the steps of a call of a layer, whose names begin with those of the layers around it."""
+        """Returns the steps of a call of a layer; `path` contains the names of its parent layers."""
         args, kwargs = graph.fresh((args, kwargs))
         try:
             if isinstance(layer, keras.layers.RNN):
@@ -119,11 +119,11 @@ class _Counter:
                 return self._pooling(layer, args, kwargs, path)
             return self._call(layer, args, kwargs, path)
         except InputError:
-            raise  # of a layer inside
+            raise  # from a sublayer
         except (TypeError, AttributeError, NotImplementedError, ValueError) as error:
             raise InputError(
-                f"{type(layer).__name__} cannot be counted: its `call` must take symbolic tensors of these lengths, as "
-                f"keras.ops do. Received: {_cause(error)}"
+                f"{type(layer).__name__} cannot be counted: its `call` must support symbolic tensors of these lengths, "
+                f"as keras.ops do. Received: {_cause(error)}"
             ) from error
 
     def _call(self, layer: Any, args: Any, kwargs: Any, path: tuple[str, ...]) -> list[CountedStep]:
@@ -163,13 +163,13 @@ class _Counter:
                         path_length=_path(layer, args, kwargs) if name == "weighted_sum" else 0,
                     )
                 )
-        # The layer projects its memory first; courses begin with the query.
+        # Textbooks begin with the query, although the layer projects its memory first.
         return sorted(steps, key=lambda step: "query" not in step.name.rpartition("/")[2])
 
     def _collect(
         self, results: Any, seen: set[int], path: tuple[str, ...]
     ) -> tuple[Operations, int, list[CountedStep]]:
-        """Returns the operations and weights of what leads to some results, and the steps of the layers there."""
+        """Returns the operations and weights of the graph of these results, and the steps of the layers in it."""
         operations, weights, steps = Operations(), 0, []
         for node in graph.new_nodes(results, seen):
             if isinstance(node.operation, keras.layers.Layer):
@@ -182,13 +182,13 @@ class _Counter:
         return operations, weights, steps
 
     def _new(self, weights: list[Any]) -> int:
-        """Returns how many numbers are in those weights that have not been counted."""
+        """Returns the number of elements of the weights that have not been counted yet."""
         new = {id(weight): size(weight.shape) for weight in weights if id(weight) not in self.weights}
         self.weights |= set(new)
         return sum(new.values())
 
     def _pooling(self, layer: Any, args: Any, kwargs: Any, path: tuple[str, ...]) -> list[CountedStep]:
-        """Returns the steps of `AttentionPooling`, whose queries are weights and not symbolic by themselves."""
+        """Returns the steps of `AttentionPooling`, whose queries are weights instead of symbolic tensors."""
         arguments = inspect.signature(layer.call).bind(*args, **kwargs).arguments
         inputs = arguments["inputs"]
         queries = SYMBOL((inputs.shape[0], *layer.queries.shape), layer.compute_dtype)
@@ -197,16 +197,16 @@ class _Counter:
         return [*steps, _step("/".join((*path, "queries")), queries, Operations(), self._new(layer.weights))]
 
     def _recurrence(self, layer: Any, args: Any, kwargs: Any, path: tuple[str, ...]) -> list[CountedStep]:
-        """Returns the steps of `keras.layers.RNN`, such as an LSTM: its cell, once for each position."""
+        """Returns the steps of `keras.layers.RNN`, such as an LSTM: those of its cell, for each position."""
         sequences = next(leaf for leaf in keras.tree.flatten((args, kwargs)) if isinstance(leaf, SYMBOL))
         batch, length, *rest = sequences.shape
         sizes = layer.cell.state_size
-        states = [_state(batch, each) for each in (sizes if isinstance(sizes, (list, tuple)) else [sizes])]
+        states = [_state(batch, size) for size in (sizes if isinstance(sizes, (list, tuple)) else [sizes])]
         steps = self.steps(layer.cell, (SYMBOL((batch, *rest), sequences.dtype), states), {}, path)
         return [step.repeated(length) for step in steps]
 
     def _attention_recurrence(self, layer: Any, args: Any, kwargs: Any, path: tuple[str, ...]) -> list[CountedStep]:
-        """Returns the steps of an `AttentionRNN`: the projection of its memory, and its cell for each position."""
+        """Returns the steps of an `AttentionRNN`: the projection of its memory, and those of its cell per position."""
         arguments = inspect.signature(layer.call).bind(*args, **kwargs).arguments
         cell, inputs, mask = layer.cell, arguments["inputs"], arguments.get("memory_mask")
         memory = graph.inline(cell, cell.project_memory, (arguments["memory"],), {})
@@ -215,8 +215,8 @@ class _Counter:
         weights += sum(step.weights for step in steps)
         projection = _step("/".join((*path, "memory")), memory, operations, weights)
         batch, length, features = inputs.shape
-        sizes = [memory["value"].shape[-2] if each is None else each for each in cell.own_state_sizes]
-        states = [SYMBOL((batch, each), cell.compute_dtype) for each in sizes]
+        sizes = [memory["value"].shape[-2] if units is None else units for units in cell.own_state_sizes]
+        states = [SYMBOL((batch, units), cell.compute_dtype) for units in sizes]
         results = graph.inline(
             cell,
             cell.advance,
@@ -230,14 +230,14 @@ class _Counter:
 
 
 def _cause(error: Exception) -> str:
-    """Returns the message of an error, without what Keras writes around it, in one line."""
+    """Returns the message of an error as one line, without the context that Keras adds."""
     message = re.search("\x1b\\[1m(.*?)\x1b\\[0m", str(error), flags=re.DOTALL)
     text = message.group(1) if message else str(error)
     return f"{type(error).__name__}: {text.strip().partition(chr(10))[0]}"
 
 
 def _state(batch: int, sizes: Any) -> Any:
-    return [_state(batch, each) for each in sizes] if isinstance(sizes, (list, tuple)) else SYMBOL((batch, sizes))
+    return [_state(batch, part) for part in sizes] if isinstance(sizes, (list, tuple)) else SYMBOL((batch, sizes))
 
 
 def _step(name: str, results: Any, operations: Operations, weights: int, **others: Any) -> CountedStep:
@@ -252,7 +252,7 @@ def _item_size(dtype: str) -> int:
 
 
 def _weights_of_step(layer: Any, name: str) -> list[Any]:
-    """Returns the weights of an attention layer that a step reads, if they do not show in the graph."""
+    """Returns the weights of an attention layer that a step reads, if the graph does not contain them."""
     part = {"position": "positions", "raw_scores": "score", "scores": "score"}.get(
         "position" if name.startswith("position_") or name.endswith("_with_positions") else name
     )
@@ -263,17 +263,17 @@ def _weights_of_step(layer: Any, name: str) -> list[Any]:
 
 
 def _path(layer: Any, args: Any, kwargs: Any) -> float:
-    """Returns how many such layers a signal needs from the first position to the last, 0 if it does not get there."""
+    """Returns the number of such layers between the first position and the last, 0 for a position-wise layer."""
     tensors = [leaf for leaf in keras.tree.flatten((args, kwargs)) if isinstance(leaf, SYMBOL)]
     length = max((leaf.shape[-2] for leaf in tensors if len(leaf.shape) > 2 and leaf.dtype != "bool"), default=0)
     if isinstance(layer, BlockLocalAttention):
         return 1 if length <= layer.block_size else math.inf
-    seen = _positions_seen(layer, length)
-    return math.ceil(length / seen) if seen else 0
+    width = _receptive_field(layer, length)
+    return math.ceil(length / width) if width else 0
 
 
-def _positions_seen(layer: Any, length: int) -> int:
-    """Returns how many positions one result of a layer depends on directly; 0 for its own alone."""
+def _receptive_field(layer: Any, length: int) -> int:
+    """Returns the number of positions on which one result of a layer depends directly; 0 for a position-wise layer."""
     if isinstance(layer, (SlidingWindowAttention, LocalAttention)):
         return 2 * int(layer.window) + 1
     if isinstance(layer, BaseAttention):

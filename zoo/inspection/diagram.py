@@ -10,7 +10,7 @@ from zoo.layers import BaseAttention
 from zoo.models.shared.base import ZooModel
 from zoo.registry import ModelSpec, create_model, get_spec
 
-_COLOURS = {  # of the box and of its border
+_COLOURS = {  # the box and its border
     "input": ("#ffffff", "#666666"),
     "embedding": ("#f6dfe8", "#b04a78"),
     "attention": ("#ffd9a0", "#c46a00"),
@@ -24,28 +24,28 @@ _WIDTH, _HEIGHT, _FLAT_HEIGHT, _GAP = 250, 42, 26, 20  # of boxes, in pixels
 _LANE = 14  # between lines beside the boxes
 _HEAD = 62  # for the title
 
-# Sizes that no layer has by itself: they stand for what depends on the data.
+# Sizes that depend on the data; no layer uses these numbers otherwise.
 _SIZES = {"source_vocab_size": 997, "target_vocab_size": 991, "vocab_size": 983, "num_classes": 977}
 
 
 def draw_model(name: str | keras.layers.Layer) -> Diagram:
-    """Returns a diagram of a model, or of an attention layer, as SVG: from its inputs, at the bottom, upwards.
+    """Returns a diagram of a model or an attention layer as SVG, with the inputs at the bottom.
 
-    It is drawn from the model itself, which is called with symbolic tensors: boxes are its layers, lines what they take
-    from one another (dashed: from the position before), and + is a residual connection. Of an encoder-decoder the
-    encoder stands on the left. Attention is orange. Blocks in a row that differ only in their weights are drawn once,
-    with their number. Of an attention layer the boxes are its steps, with their formulas and shapes, as `zoo.trace` has
-    them; those of each head are framed, with the number of heads.
+    It is derived from a call of the model with symbolic tensors. Boxes are layers, lines are their inputs (dashed: from
+    the previous position), and + is a residual connection. The encoder of an encoder-decoder is on the left. Attention
+    is orange. Consecutive blocks that differ only in their weights are drawn once, with their number. For an attention
+    layer, the boxes are its steps, with the formulas and shapes of `zoo.trace`; the steps of each head are framed, with
+    the number of heads.
 
     Args:
-        name: A name from `list_models()`, for the model with its default options, or a built model or attention layer
-            of this library.
+        name: A name from `list_models()`, which means the model with its default options, or a built model or attention
+            layer of this library.
 
     Returns:
         The text of the SVG, to be written to a file; notebooks show it as a picture.
 
     Raises:
-        InputError: (a `ValueError`) For an unknown name, which names the close ones, or another kind of object.
+        InputError: (a `ValueError`) For an unknown name (the message suggests similar ones), or another object.
 
     Example:
         >>> import zoo
@@ -73,7 +73,7 @@ def _subtitle(spec: ModelSpec) -> str:
 
 
 class _Layout:
-    """Where the boxes of the parts are: inputs at the bottom, one column or two."""
+    """The positions of the boxes: inputs at the bottom, in one column or two."""
 
     def __init__(self, parts: list[Part]) -> None:
         two = any("target" in part.inputs for part in parts)
@@ -82,7 +82,7 @@ class _Layout:
         self.lanes = [self._lanes(parts, column) for column in (0, 1)]
         widths = [max([0, *lanes.values()]) * _LANE + 2 * MARGIN for lanes in self.lanes]
         between = _LANE * (len(self.crossing(parts)) + 2)
-        # Lines beside the boxes are on the left of the left column, and on the right of the right one.
+        # Lines that pass boxes are on the left of the left column and on the right of the right one.
         self.lefts = [widths[0] if two else MARGIN + _LANE, widths[0] + _WIDTH + between + MARGIN]
         right = self.lefts[1] + _WIDTH + widths[1] if two else self.lefts[0] + _WIDTH + widths[0]
         self.width = right
@@ -100,7 +100,7 @@ class _Layout:
         ]
 
     def _stack(self, parts: list[Part]) -> list[int]:
-        """Returns how high above the bottom each box begins."""
+        """Returns the distance of each box from the bottom."""
         bottoms, levels = [], [MARGIN, MARGIN]
         previous: list[tuple[int, ...]] = [(), ()]
         for part, column, height in zip(parts, self.columns, self.heights, strict=True):
@@ -158,12 +158,12 @@ def _box(part: Part, left: float, top: float, width: float, height: float) -> li
     )
     if not part.detail:
         return [box, text(middle, top + height / 2 + 4, part.title, 13)]
-    title, detail = text(middle, top + 18, part.title, 13, "bold"), text(middle, top + 34, _named(part.detail), 11)
-    return [box, title, detail]
+    title = text(middle, top + 18, part.title, 13, "bold")
+    return [box, title, text(middle, top + 34, _with_size_names(part.detail), 11)]
 
 
-def _named(detail: str) -> str:
-    """Returns a detail with names in place of the sizes that depend on the data."""
+def _with_size_names(detail: str) -> str:
+    """Returns a detail with names instead of the sizes that depend on the data."""
     for option, size in _SIZES.items():
         name = "classes" if option == "num_classes" else "vocabulary"
         detail = detail.replace(f"→ {size}", f"→ {name}")
@@ -195,7 +195,7 @@ def _arrows(parts: list[Part], layout: _Layout) -> list[str]:
 
 
 def _arrow(before: int, number: int, parts: list[Part], layout: _Layout, crossing: list[tuple[int, int]]) -> str:
-    """Returns the line from a box to one that takes its result."""
+    """Returns the line from a box to one that uses its result."""
     column, (left, top, width, height) = layout.columns[number], layout.box(number)
     start_left, start_top, _, start_height = layout.box(before)
     start_y, end_y = start_top + start_height / 2, top + height / 2
@@ -217,11 +217,11 @@ def _arrow(before: int, number: int, parts: list[Part], layout: _Layout, crossin
 
 
 def _inset(part: Part, height: float) -> float:
-    """Returns how far above and below a circle the box in its place reaches."""
+    """Returns the distance between the edges of a box and the circle that is drawn instead; 0 for boxes."""
     return height / 2 - 11 if part.kind == "add" else 0
 
 
 def _side(part: Part, left: float, direction: int) -> float:
-    """Returns where lines leave or reach a box, or the circle in its place, on its right side or its left (−1)."""
+    """Returns the x position of the right side of a box or circle, or of its left side (−1)."""
     reach = 11 if part.kind == "add" else _WIDTH / 2
     return left + _WIDTH / 2 + direction * reach

@@ -1,4 +1,4 @@
-"""Matplotlib, which is imported when the first picture is drawn."""
+"""Creates Matplotlib figures; Matplotlib is imported for the first one."""
 
 import importlib
 from typing import Any
@@ -7,10 +7,10 @@ from zoo.extras import missing_extra
 
 
 def new_figure(**options: Any) -> Any:
-    """Returns an empty `Figure`, which belongs to no window.
+    """Returns an empty `Figure` without a window.
 
     Raises:
-        InputError: If Matplotlib is not installed; it names the extra.
+        InputError: If Matplotlib is not installed; the message contains the extra.
     """
     try:
         figure_class = importlib.import_module("matplotlib.figure").Figure

@@ -1,6 +1,6 @@
 """The formulas of the steps of attention, by the method that computes the step.
 
-A method that is not in the table, such as one that a user's subclass overrides, is named instead.
+For a method that is not in the table, such as one that a user's subclass overrides, its name is shown instead.
 """
 
 import re
@@ -73,7 +73,7 @@ _FORMULAS = {
 
 
 def of_step(layer: Any, layer_class: type, step: str, method: str) -> str:
-    """Returns the formula of a step, computed by that method of a layer; `layer_class` is the class it is known by."""
+    """Returns the formula of a step that a method of a layer computes; `layer_class` is the layer's original class."""
     formula = _FORMULAS.get((step, getattr(layer_class, method)))
     if formula is None:
         return f"{layer_class.__name__}.{method}"
@@ -85,7 +85,7 @@ def of_step(layer: Any, layer_class: type, step: str, method: str) -> str:
     return f"RMSNorm({formula})" if step in ("query", "key") and getattr(layer, "qk_norm", False) else formula
 
 
-def of_class(described: type) -> str:
-    """Returns the first formula in the docstring of a class, by the house's convention that of what it computes."""
-    formulas = re.findall(r"`([^`]+)`", (described.__dict__.get("__doc__") or "").split("\n\n")[0])
-    return next((formula for formula in formulas if " " in formula), described.__name__)
+def of_class(layer_class: type) -> str:
+    """Returns the first formula in the docstring of a class, by convention that of its result."""
+    formulas = re.findall(r"`([^`]+)`", (layer_class.__dict__.get("__doc__") or "").split("\n\n")[0])
+    return next((formula for formula in formulas if " " in formula), layer_class.__name__)

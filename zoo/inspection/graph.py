@@ -1,4 +1,4 @@
-"""The operations that a call consists of: it is made with symbolic tensors, and nothing is computed."""
+"""The graph of the operations of a call with symbolic tensors, which computes nothing."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -7,18 +7,18 @@ from typing import Any
 
 import keras
 
-_ONE_AT_A_TIME = threading.RLock()  # layers keep the nodes of their calls in lists, by number
+_ONE_AT_A_TIME = threading.RLock()  # because layers store the nodes of their calls in lists
 
 
 class _Inline(keras.layers.Layer):
-    """Calls a function as the body of a layer, so that Keras casts weights by the layer's policy."""
+    """Calls a function as the `call` of a layer, so that Keras casts weights by the layer's dtype policy."""
 
     def call(self, function: Callable[[], Any]) -> Any:
         return function()
 
 
 def inline(layer: Any, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """Returns the symbolic results of `call`, the body of a layer, for symbolic arguments."""
+    """Returns the symbolic results of the method `call` of a layer for symbolic arguments."""
     policy = getattr(layer, "dtype_policy", None)
 
     def convert(argument: Any) -> Any:
@@ -32,14 +32,14 @@ def inline(layer: Any, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
 
 
 def fresh(nested: Any) -> Any:
-    """Returns symbolic tensors of the same shapes that come from nowhere, so that a walk back ends at them."""
+    """Returns symbolic tensors of the same shapes without history, at which the traversal of a graph ends."""
     return keras.tree.map_structure(
         lambda leaf: keras.KerasTensor(leaf.shape, leaf.dtype) if isinstance(leaf, keras.KerasTensor) else leaf, nested
     )
 
 
 def new_nodes(results: Any, seen: set[int]) -> list[Any]:
-    """Returns the nodes of the symbolic graph that the results depend on and that are not in `seen`, in order."""
+    """Returns the nodes of the symbolic graph of the results in topological order, except those in `seen`."""
     ordered, stack = [], [node for node in map(_node, reversed(keras.tree.flatten(results))) if node is not None]
     while stack:
         node = stack[-1]
@@ -64,12 +64,12 @@ def _node(tensor: Any) -> Any:
 
 @contextmanager
 def without_traces(layer: Any) -> Iterator[None]:
-    """A context after which a layer has forgotten that it was called with symbolic tensors inside it."""
+    """Removes all nodes that calls within the context add to a layer and its sublayers."""
     with _ONE_AT_A_TIME:
         nodes = [nodes for part in layer._flatten_layers() for nodes in (part._inbound_nodes, part._outbound_nodes)]
-        lengths = [len(each) for each in nodes]
+        lengths = [len(node_list) for node_list in nodes]
         try:
             yield
         finally:
-            for each, length in zip(nodes, lengths, strict=True):
-                del each[length:]
+            for node_list, length in zip(nodes, lengths, strict=True):
+                del node_list[length:]

@@ -1,4 +1,4 @@
-"""The steps of an attention layer as the parts of a diagram, from a call with symbolic tensors."""
+"""The steps of an attention layer as the parts of a diagram, derived from a call with symbolic tensors."""
 
 import re
 from typing import Any
@@ -13,17 +13,17 @@ from zoo.inspection.steps import shape_text
 from zoo.inspection.symbols import symbolic_arguments
 from zoo.layers import BaseAttention
 
-_INPUTS = ("query", "value", "key")  # as a layer takes them
-_LENGTH = 997  # of queries and of keys; no layer has it by itself, and it is written as T
+_INPUTS = ("query", "value", "key")  # in the order of the arguments
+_LENGTH = 997  # of queries and keys; no layer uses this number otherwise, and it is printed as T
 _OF_SCORES = ("scores", "weights", "weighted_sum")
 
 
 class AttentionSteps:
-    """The steps of a built attention layer in the order in which they are computed.
+    """The steps of a built attention layer in the order of their computation.
 
     Attributes:
-        parts: The inputs and the steps; their numbers are their places here.
-        groups: The steps of each head, where there are several.
+        parts: The inputs and the steps, referred to by their indices.
+        groups: The steps of each head, if there are several heads.
     """
 
     def __init__(self, layer: BaseAttention) -> None:
@@ -31,9 +31,9 @@ class AttentionSteps:
             raise InputError(f"{type(layer).__name__} is not built: call it first, or its `build` with shapes.")
         self.parts: list[Part] = []
         self.groups: list[Group] = []
-        self._places: dict[str, int] = {}  # of the last part of that name
+        self._places: dict[str, int] = {}  # the index of the last part with a name
         self._drawn: set[int] = set()  # ids of the tensors that are parts
-        self._origins: dict[int, frozenset[int]] = {}  # by the id of a tensor: the parts that it comes from
+        self._origins: dict[int, frozenset[int]] = {}  # the parts that compute a tensor, by the tensor's id
         inputs = symbolic_arguments(layer, _LENGTH, None, batch=1)
         with graph.without_traces(layer):
             marks = _marks(layer, inputs)
@@ -57,7 +57,7 @@ class AttentionSteps:
             self._origins.update((id(output), origins) for output in node.outputs)
         if id(tensor) in self._drawn:
             return
-        # Some steps are computed for the record alone: what they are made of is in their formulas.
+        # Some steps are computed only for the record; their inputs are the names in their formulas.
         named = {self._places[word] for word in re.findall(r"\w+", formula) if word in self._places}
         origins = frozenset(named) or self._of([tensor])
         kind = "attention" if name.endswith(_OF_SCORES) else "other"
@@ -76,7 +76,7 @@ class AttentionSteps:
 
 
 def _marks(layer: BaseAttention, inputs: list[Any]) -> list[tuple[str, str, Any]]:
-    """Returns name, formula and tensor of each step, the query's first."""
+    """Returns name, formula and tensor of each step, beginning with those of the query."""
     marks: list[tuple[str, str, Any]] = []
     recorder = Recorder(lambda *mark: marks.append(mark), symbolic=True)
     results = graph.inline(layer, recording_copy(layer, recorder).call, inputs, {})
@@ -87,5 +87,5 @@ def _marks(layer: BaseAttention, inputs: list[Any]) -> list[tuple[str, str, Any]
 
 
 def _shape(tensor: Any) -> str:
-    """Returns the shape without the batch, with T for the length."""
+    """Returns the shape without the batch axis, with T for the length."""
     return shape_text(tensor.shape[1:]).replace(str(_LENGTH), "T")

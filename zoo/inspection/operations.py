@@ -1,4 +1,4 @@
-"""How many arithmetic operations a Keras operation takes, from the shapes of its inputs and outputs."""
+"""The number of arithmetic operations of a Keras operation, given the shapes of its inputs and outputs."""
 
 import math
 from collections.abc import Callable
@@ -45,7 +45,7 @@ def size(shape: Any) -> int:
 
 
 def _products(results: int, terms: int) -> Operations:
-    """Returns the operations of so many sums of so many products each."""
+    """Returns the operations of `results` sums of `terms` products each."""
     return Operations(multiplications=results * terms, additions=results * max(terms - 1, 0))
 
 
@@ -78,10 +78,10 @@ def _convolution(inputs: list[Any], result: int, node: Any) -> Operations:
     terms = _products(result, math.prod(window) * channels)
     if operation.padding != "same" or getattr(operation, "data_format", None) == "channels_first":
         return terms
-    # Like compilers, without the products with the zeros around the inputs.
+    # Like compilers, this excludes products with padding.
     options = (
-        (each,) * len(window) if isinstance(each, int) else each
-        for each in (operation.strides, operation.dilation_rate)
+        (option,) * len(window) if isinstance(option, int) else option
+        for option in (operation.strides, operation.dilation_rate)
     )
     parts = [_part_inside(*axis) for axis in zip(positions, window, *options, strict=True)]
     share = math.prod(parts)
@@ -89,7 +89,7 @@ def _convolution(inputs: list[Any], result: int, node: Any) -> Operations:
 
 
 def _part_inside(length: int, width: int, stride: int, dilation: int) -> float:
-    """Returns which part of the positions that the windows cover is not beyond the ends, along one axis."""
+    """Returns the fraction of window positions along one axis that are not padding."""
     count = -(-length // stride)
     missing = max((count - 1) * stride + (width - 1) * dilation + 1 - length, 0)
     taps = (row * stride - missing // 2 + tap * dilation for row in range(count) for tap in range(width))
@@ -103,7 +103,7 @@ def _depthwise_convolution(inputs: list[Any], result: int, node: Any) -> Operati
 def _softmax(inputs: list[Any], result: int, node: Any) -> Operations:
     axis = getattr(node.operation, "axis", -1)
     rows = result // max(inputs[0].shape[-1 if axis is None else axis], 1)
-    # exp(s − max s) / Σ exp(s − max s): the largest score is subtracted, so that no exponential overflows.
+    # exp(s − max s) / Σ exp(s − max s), where subtracting the largest score prevents overflow.
     return Operations(result, result + result - rows, result + result - rows)
 
 
@@ -134,18 +134,18 @@ def _batch_norm(inputs: list[Any], result: int, node: Any) -> Operations:
 
 
 def _gelu(inputs: list[Any], result: int, node: Any) -> Operations:
-    # x Φ(x) by tanh, or by the rational functions that compute the error function.
+    # x Φ(x), by tanh or by the rational functions that approximate the error function.
     terms = Operations(6, 2, 1) if node.operation.approximate else Operations(32, 32, 1)
     return terms * result
 
 
 def _each(multiplications: int = 0, additions: int = 0, others: int = 0) -> Callable[..., Operations]:
-    """Returns a rule of so many operations for each element of the result."""
+    """Returns a rule with these operations for each element of the result."""
     return lambda inputs, result, node: Operations(multiplications, additions, others) * result
 
 
 def _reduction(multiplications: int = 0, additions: int = 0, others: int = 0) -> Callable[..., Operations]:
-    """Returns a rule of so many operations for each element of the input that is not the first of its result."""
+    """Returns a rule with these operations for each element of the input, except the first of each result."""
 
     def rule(inputs: list[Any], result: int, node: Any) -> Operations:
         return Operations(multiplications, additions, others) * max(size(inputs[0].shape) - result, 0)
@@ -186,7 +186,7 @@ _SIMPLE = {
     _batch_norm: "BatchNorm",
 }
 _RULES = {name: rule for rule, names in _SIMPLE.items() for name in names.split()}
-"""By the class of a Keras operation. Others move numbers and compute none: reshaping, gathering, casting."""
+"""The rules by class of a Keras operation. All others, such as reshaping, gathering and casting, compute nothing."""
 
 
 def operations_of(node: Any) -> Operations:

@@ -1,4 +1,4 @@
-"""What each output of a layer reads, as a picture: convolution, recurrence and self-attention beside one another."""
+"""Draws the inputs on which each output of a layer depends, for convolution, recurrence and self-attention."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -12,29 +12,29 @@ from zoo.inspection.cost import cost
 from zoo.inspection.svg import MARGIN, Diagram, arrow, page, text
 from zoo.inspection.symbols import symbolic_arguments
 
-_STEP, _RADIUS = 46, 9  # between positions, and of each, in pixels
-_OUTPUTS, _INPUTS = 130, 240  # how far below the top they are
+_STEP, _RADIUS = 46, 9  # distance between positions, and their radius, in pixels
+_OUTPUTS, _INPUTS = 130, 240  # distance from the top
 _HEIGHT = 280
-_SMALL = 1e-5  # changes of an output that are rounding alone, beside the largest
+_SMALL = 1e-5  # relative changes of an output up to this size are rounding errors
 
 
 def draw_paths(layers: Mapping[str, Any], length: int) -> Diagram:
-    """Returns a drawing of layers side by side as SVG: an arrow leads to each output from what it reads.
+    """Returns a drawing of layers side by side as SVG, with arrows from inputs to the outputs that depend on them.
 
-    Inputs are at the bottom, outputs above them. An output of a recurrence reads its input and the output before it, so
-    that the last one waits for all others; one of a convolution with filters of k words reads k inputs; one of
-    self-attention reads all. That is found by calling the layer: an arrow is where the output changes with the input.
-    Below each title stand the steps in sequence and the longest path, as `zoo.cost` counts them.
+    Inputs are at the bottom, outputs above them. An output of a recurrence reads its input and the previous output, so
+    the last one depends on all others in sequence; an output of a convolution with kernel size k reads k inputs; an
+    output of self-attention reads all inputs. The layer is called to detect which outputs change with which inputs.
+    Below each title are the sequential steps and the longest path, as counted by `zoo.cost`.
 
     Args:
-        layers: Built layers that make a sequence of a sequence, by the names that the drawing shows.
+        layers: Built layers from sequences to sequences, by their titles in the drawing.
         length: n, the number of positions, at least 1.
 
     Returns:
         The text of the SVG, to be written to a file; notebooks show it as a picture.
 
     Raises:
-        InputError: (a `ValueError`) If there are no layers, one is not built, reads in two directions or returns no
+        InputError: (a `ValueError`) If there are no layers, a layer is not built, is bidirectional or returns no
             sequence, or if the length is not positive.
 
     Example:
@@ -52,7 +52,7 @@ def draw_paths(layers: Mapping[str, Any], length: int) -> Diagram:
         Vaswani et al. 2017, "Attention Is All You Need", section 4, table 1, https://arxiv.org/abs/1706.03762
     """
     if not isinstance(layers, Mapping) or not layers:
-        raise InputError(f"`layers` must be layers by name, such as {{'GRU': layer}}. Received: {layers!r}.")
+        raise InputError(f"`layers` must be a dict of layers by name, such as {{'GRU': layer}}. Received: {layers!r}.")
     if not isinstance(length, int) or length < 1:
         raise InputError(f"`length` must be a positive integer. Received: length={length!r}.")
     elements: list[str] = []
@@ -89,10 +89,12 @@ def _panel(name: str, layer: Any, length: int, left: float, width: float) -> Ite
 def _reads(layer: Any, length: int) -> np.ndarray:
     """Returns whether each output changes with each input, [outputs, inputs]."""
     if isinstance(layer, keras.layers.Bidirectional):
-        raise InputError("A bidirectional layer is drawn by its two layers, `forward_layer` and `backward_layer`.")
+        raise InputError("Bidirectional layers cannot be drawn: pass their `forward_layer` and `backward_layer`.")
     symbols = symbolic_arguments(layer, length, None, 1)
     rows = np.random.default_rng(0).normal(size=(length, *symbols[0].shape[2:])) / 10
-    changed = rows + np.concatenate([np.zeros((1, length)), np.eye(length)])[..., None]  # none, then one at a time
+    changed = (
+        rows + np.concatenate([np.zeros((1, length)), np.eye(length)])[..., None]
+    )  # first unchanged, then one position at a time
     outputs = layer(*[ops.convert_to_tensor(changed.astype("float32"))] * len(symbols))
     if len(outputs.shape) != 3:
         raise InputError(f"{type(layer).__name__} must return a sequence. Received: shape={tuple(outputs.shape)}.")

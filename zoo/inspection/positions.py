@@ -1,4 +1,4 @@
-"""Positions to look at: their encodings and frequencies, and the terms that they add to the scores."""
+"""Pictures of position encodings and their frequencies, and the terms that positions add to the scores."""
 
 from typing import Any
 
@@ -15,12 +15,12 @@ from zoo.layers.scores.dot import DotScore
 
 
 def draw_positions(kind: Any, length: int, dim: int) -> Any:
-    """Returns a picture of position encodings P [length, dim], and of their frequencies where they have any.
+    """Returns a picture of position encodings P [length, dim], and of their frequencies, if any.
 
     For sinusoids `P[p, 2i] = sin(p ω_i)`, `P[p, 2i + 1] = cos(p ω_i)` with `ω_i = 10000^(−2i / dim)`, the frequency of
-    a pair of dimensions, in radians for each position; its wavelength is `2π / ω_i`. Rotary positions have none to add:
-    the picture shows what they make of the pairs (1, 0), `(cos(p ω_i), sin(p ω_i))`. Learned ones are drawn as they are
-    before training, or, given as a layer, as they are.
+    a pair of dimensions, in radians per position; its wavelength is `2π / ω_i`. Rotary positions have no encodings: the
+    picture shows the rotated pairs (1, 0), which are `(cos(p ω_i), sin(p ω_i))`. Learned positions have their initial
+    values, or, if a layer is passed, its values.
 
     Args:
         kind: `"sinusoidal"`, `"learned"` or `"rotary"`, or a layer of absolute or rotary positions.
@@ -32,8 +32,8 @@ def draw_positions(kind: Any, length: int, dim: int) -> Any:
         a logarithmic axis. `figure.savefig("positions.png")` writes it; notebooks show it.
 
     Raises:
-        InputError: (a `ValueError`) For an unknown kind, sizes that the positions do not take, or if Matplotlib (the
-            extra `pictures`) is not installed.
+        InputError: (a `ValueError`) For an unknown kind, unsupported sizes, or if Matplotlib (the extra `pictures`) is
+            not installed.
 
     Example:
         >>> import zoo
@@ -62,10 +62,10 @@ def _positions_layer(kind: Any, length: int) -> Any:
 
 
 def encodings(layer: Any, length: int, dim: int) -> Any:
-    """Returns the encodings of positions from 0 on, [length, dim]; of rotations what becomes of the pairs (1, 0)."""
+    """Returns the encodings of positions from 0 on, [length, dim]; for rotations the rotated pairs (1, 0)."""
     try:
         if isinstance(layer, RotaryPositions):
-            # Beside each other, however the layer arranges its pairs.
+            # The members of a pair adjacent, independent of the layer's own layout.
             layer = copy_with(layer, {"layout": "interleaved"})
             pairs = np.resize(np.array([1, 0], "float32"), dim)
             return ops.convert_to_numpy(layer.rotate(ops.convert_to_tensor(np.tile(pairs, (1, 1, length, 1)))))[0, 0]
@@ -73,11 +73,11 @@ def encodings(layer: Any, length: int, dim: int) -> Any:
             layer.build((None, None, dim))
         return ops.convert_to_numpy(layer.encodings(ops.arange(length, dtype="int32"), dim))
     except ValueError as error:
-        raise InputError(f"These positions do not take dim={dim}. {error}") from error
+        raise InputError(f"These positions do not support dim={dim}. {error}") from error
 
 
 def _frequencies(layer: Any, dim: int) -> Any:
-    """Returns the frequency of each pair of dimensions, in radians for each position; `None` where there is none."""
+    """Returns the frequency of each pair of dimensions, in radians per position; `None` for other positions."""
     if not isinstance(layer, (SinusoidalPositions, RotaryPositions)):
         return None
     even, odd = encodings(layer, 2, dim)[1, : dim // 2 * 2].reshape(-1, 2).T
@@ -100,22 +100,22 @@ def _figure(table: np.ndarray, frequencies: np.ndarray | None, title: str) -> An
 
 
 def position_terms(inputs: Any, positions: Any, layer: Any = None) -> dict[str, np.ndarray]:
-    """Returns the four terms of `(x_i + p_i) · (x_j + p_j)`, which the scores of attention with positions are.
+    """Returns the four terms of `(x_i + p_i) · (x_j + p_j)`, the scores of attention with added positions.
 
-    `x_i · x_j + x_i · p_j + p_i · x_j + p_i · p_j`: only the last one is about order alone. With a layer, x and p are
-    projected by its W_q and W_k first, `(x_i + p_i) W_q · (x_j + p_j) W_k`, where the biases belong to x.
+    `x_i · x_j + x_i · p_j + p_i · x_j + p_i · p_j`: only the last term depends on positions alone. With a layer, x and
+    p are first projected by its W_q and W_k, `(x_i + p_i) W_q · (x_j + p_j) W_k`; the biases are counted as part of x.
 
     Args:
         inputs: x, [T, D].
         positions: p, [T, D], or a layer of absolute positions that adds them.
-        layer: A built `MultiHeadAttention` whose score is a dot product, scaled or not. Its own positions are left out.
+        layer: A built `MultiHeadAttention` whose score is a dot product, scaled or not. Its own positions are ignored.
 
     Returns:
         Arrays [T, T], with a layer [N, T, T], by name: `content_content`, `content_position` (the query's content with
-        the key's position), `position_content`, `position_position`; they sum up to the scores before any scale.
+        the key's position), `position_content`, `position_position`; their sum is the unscaled scores.
 
     Raises:
-        InputError: (a `ValueError`) If the shapes differ, or the score is no dot product.
+        InputError: (a `ValueError`) If the shapes differ, or the score is not a dot product.
 
     Example:
         >>> import numpy as np
@@ -150,11 +150,11 @@ def position_terms(inputs: Any, positions: Any, layer: Any = None) -> dict[str, 
 
 
 def _projected(layer: Any, content: np.ndarray, positions: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Returns contents and positions as queries, and as keys, each [N, T, H]."""
+    """Returns contents and positions, projected to queries and to keys, all [N, T, H]."""
     score = getattr(layer, "score", None)
     if not isinstance(layer, MultiHeadAttention) or not isinstance(score, DotScore) or isinstance(score, CosineScore):
         raise InputError(
-            "`layer` must be a MultiHeadAttention whose score is a dot product, so that it has four terms. "
+            "`layer` must be a MultiHeadAttention whose score is a dot product, which has these four terms. "
             f"Received: {type(layer).__name__} with score {type(score).__name__}."
         )
     without = copy_with(layer, {"positions": None})

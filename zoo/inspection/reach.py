@@ -1,4 +1,4 @@
-"""How much the last output of a layer depends on each position of its input, as numbers and as a picture."""
+"""The influence of each input position on the last output of a layer, as numbers and as a picture."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,22 +16,23 @@ from zoo.layers.core.kernels import gradient
 
 
 def reach(layer: Any, inputs: Any) -> np.ndarray:
-    """Returns how much the last output of a layer depends on each position of its input.
+    """Returns the influence of each input position on the last output of a layer.
 
-    `r_j = ‖∂y_T / ∂x_j‖`, the Frobenius norm of the Jacobian [Dy, D] of the last output by the j-th input, by
-    backpropagation. A recurrence multiplies a Jacobian for each step between the two, so that r_j shrinks, or grows,
+    `r_j = ‖∂y_T / ∂x_j‖`, the Frobenius norm of the Jacobian [Dy, D] of the last output with respect to the j-th input,
+    computed by backpropagation. In a recurrence, it is a product of one Jacobian per step, so r_j shrinks or grows
     exponentially with the distance T − j; attention has one step between any two positions.
 
     Args:
-        layer: A layer that makes a sequence of a sequence, such as `keras.layers.GRU(…, return_sequences=True)`, or a
-            layer of self-attention. It is built if it is not.
+        layer: A layer from sequences to sequences, such as `keras.layers.GRU(…, return_sequences=True)`, or a
+            self-attention layer. It is built if necessary.
         inputs: x, [T, D].
 
     Returns:
         r, float64 [T].
 
     Raises:
-        InputError: (a `ValueError`) If `layer` is no layer, `inputs` are not [T, D], or the output is no sequence.
+        InputError: (a `ValueError`) If `layer` is not a layer, `inputs` are not [T, D], or the output is not a
+            sequence.
 
     Example:
         >>> import keras
@@ -58,7 +59,7 @@ def reach(layer: Any, inputs: Any) -> np.ndarray:
             f"`layer` must return a sequence [B, T, D], as with return_sequences=True. {type(layer).__name__} returned "
             f"shape={shape}."
         )
-    # A copy of the input for each number of the last output: one pass back has all of its derivatives.
+    # One copy of the input for each element of the last output, so that one backward pass computes all derivatives.
     number = ops.eye(shape[-1], dtype=output.dtype)
     copies = ops.convert_to_tensor(np.repeat(rows[None], shape[-1], axis=0))
     jacobian = gradient(lambda tensor: ops.sum(_called(layer, tensor)[:, -1] * number), copies)
@@ -72,19 +73,19 @@ def _called(layer: Any, tensor: Any) -> Any:
 
 
 def draw_reach(layers: Mapping[str, Any], inputs: Any) -> Any:
-    """Returns a picture of `reach` over the distance from the last position: a line for each layer.
+    """Returns a picture of `reach` over the distance from the last position, with a line for each layer.
 
-    `r_j = ‖∂y_T / ∂x_j‖` over T − j, on a logarithmic axis. Where an input has no influence at all, there is no line.
+    `r_j = ‖∂y_T / ∂x_j‖` over T − j, on a logarithmic axis. Inputs without any influence have no point.
 
     Args:
-        layers: Layers by the names that the picture shows; see `reach`.
+        layers: Layers by their labels in the picture; see `reach`.
         inputs: x, [T, D].
 
     Returns:
         A Matplotlib `Figure`. `figure.savefig("reach.png")` writes it; notebooks show it.
 
     Raises:
-        InputError: (a `ValueError`) As of `reach`; if there are no layers, or Matplotlib (the extra `pictures`) is not
+        InputError: (a `ValueError`) See `reach`; or if there are no layers, or Matplotlib (the extra `pictures`) is not
             installed.
 
     Example:
@@ -105,12 +106,12 @@ def draw_reach(layers: Mapping[str, Any], inputs: Any) -> Any:
         https://arxiv.org/abs/1211.5063
     """
     if not isinstance(layers, Mapping) or not layers:
-        raise InputError(f"`layers` must be layers by name, such as {{'GRU': layer}}. Received: {layers!r}.")
+        raise InputError(f"`layers` must be a dict of layers by name, such as {{'GRU': layer}}. Received: {layers!r}.")
     reaches = {name: reach(layer, inputs) for name, layer in layers.items()}
     figure = new_figure(figsize=(7.0, 4.5))
     axes = figure.subplots()
-    for name, reached in reaches.items():
-        axes.semilogy(np.where(reached > 0, reached, np.nan)[::-1], marker=".", label=name)
+    for name, norms in reaches.items():
+        axes.semilogy(np.where(norms > 0, norms, np.nan)[::-1], marker=".", label=name)
     axes.set(title="‖∂y_T / ∂x_j‖", xlabel="distance T − j", ylabel="norm of the derivatives")
     axes.legend()
     return figure

@@ -1,8 +1,8 @@
 """Copies of attention layers that record the steps of a call.
 
-A copy shares the weights of its layer and is of a subclass in which the public steps of the layer (`project_query`,
-`project_memory`, `compare`, `normalize`, `weighted_sum`, `project_output`) tell a recorder what they return. So what is
-recorded is what the layer does, also where a user's subclass overrides a step; and the layer itself does not change.
+A copy shares the weights of its layer. Its class is a subclass in which the public steps of the layer (`project_query`,
+`project_memory`, `compare`, `normalize`, `weighted_sum`, `project_output`) pass their results to a recorder. The record
+is therefore correct even if a user's subclass overrides a step, and the layer itself does not change.
 """
 
 import functools
@@ -31,12 +31,12 @@ from zoo.layers.scores.dot import DotScore
 
 @dataclass
 class Recorder:
-    """What the parts of a copy share during one call.
+    """The state that the parts of a copy share during one call.
 
     Args:
         record: Called with the name of a step, its formula and its tensor.
-        symbolic: Whether the call is one with symbolic tensors, to count operations.
-        all_weights: Whether all weights are computed, at once, or only what the layer itself computes.
+        symbolic: Whether the call has symbolic tensors, to count operations.
+        all_weights: Whether all weights are computed at once, instead of only those that the layer computes.
     """
 
     record: Callable[[str, str, Any], None]
@@ -45,21 +45,21 @@ class Recorder:
     role: str = "query"
     """Whether queries or keys are projected."""
     key: Any = None
-    """The key as it was recorded last."""
+    """The last recorded key."""
     value: Any = None
     unscaled: Any = None
     """The query before the scale of a scaled dot product."""
     rotation: str | None = None
-    """Formula of the rotation that the query or key went through."""
+    """Formula of the rotation of the query or key."""
     unrotated: str = ""
-    """Formula of the query or key before it."""
+    """Formula of the query or key before the rotation."""
     bias: Any = None
     part: int = 0
-    """Number of the part of a head that is compared, in differential attention."""
+    """Number of the part of a head, in differential attention."""
     drops: bool = False
     """Whether dropout is active."""
     scores: Any = None
-    """Scores as they were recorded last."""
+    """The last recorded scores."""
     scores_name: str = "scores"
 
     def record_scores(self, name: str, formula: str, scores: Any) -> Any:
@@ -72,7 +72,7 @@ class Recorder:
 def recording_copy(layer: BaseAttention, recorder: Recorder) -> Any:
     """Returns a copy of a built attention layer that records its steps.
 
-    Chunks and fused kernels, which compute the same in other pieces, are left out.
+    The copy does not use chunks and fused kernels, whose intermediate results differ.
     """
     has_heads = isinstance(layer, MultiHeadAttention)
     mixins: tuple[type, ...] = (_RecordingHeads if has_heads else _RecordingAttention,)
@@ -96,14 +96,14 @@ def recording_copy(layer: BaseAttention, recorder: Recorder) -> Any:
 
 
 def copy_with(layer: keras.layers.Layer, parts: dict[str, Any]) -> Any:
-    """Returns a copy of a layer with other layers in place of some of its attributes."""
+    """Returns a copy of a layer in which these attributes are replaced."""
     copy = _copy(layer, (), None)
     copy.__dict__.update(parts)
     return copy
 
 
 def _copy(layer: Any, mixins: tuple[type, ...], recorder: Recorder | None) -> Any:
-    # Without `setattr`, by which Keras would track the parts of the layer as new ones.
+    # Not by `setattr`, because Keras would track the sublayers as new ones.
     layer_class: Any = type(layer)
     copy: Any = object.__new__(_subclass(layer_class, mixins))
     copy.__dict__.update(layer.__dict__, _recorder=recorder)
@@ -118,7 +118,7 @@ def _subclass(layer_class: Any, mixins: tuple[type, ...]) -> Any:
 
 
 class _Recording:
-    """Base of what is mixed into the classes of the copies."""
+    """Base of the mixins of the copies' classes."""
 
     only_observes = True
     _recorder: Any
@@ -159,7 +159,7 @@ class _RecordingAttention(_Recording):
 
     def attend(self, query, memory, visible, *arguments):
         recorder = self._recorder
-        if memory["key"] is not recorder.key:  # a cache holds more, and a memory may be projected already
+        if memory["key"] is not recorder.key:  # because of a cache, or because the memory was projected before
             recorder.record("key", "all keys so far", memory["key"])
         if memory["value"] is not recorder.value:
             recorder.record("value", "all values so far", memory["value"])
@@ -274,14 +274,14 @@ class _RecordingDifference(_Recording):
 
 
 class _OneBlock(_Recording):
-    """Makes attention in blocks look at all keys in one block, of which masks leave each query its window."""
+    """Lets blocked attention use a single block of all keys, in which masks select the window of each query."""
 
     def blocks(self, length, start, causal):
         return QueryBlocks.whole(length, self._recorder.value.shape[-2], start)
 
 
 class _RecordingProjections(_Recording):
-    """Records what a score makes of queries and of keys separately."""
+    """Records the separate projections of queries and keys by a score."""
 
     def project_query(self, query):
         self._recorder.unscaled = query
@@ -297,13 +297,13 @@ class _RecordingProjections(_Recording):
         return super().project_key(key)
 
     def is_scaled_product(self):
-        """Returns whether the score is q · k / √d, with the scale on the query, where numbers are smaller."""
+        """Returns whether the score is q · k / √d with the scale applied to the query, which has fewer elements."""
         kind = self._original_class()
         return kind.project_query is ScaledDotScore.project_query and kind.compare is DotScore.compare
 
 
 class _RecordingScore(_RecordingProjections):
-    """Records a score and what it makes of queries and keys separately."""
+    """Records a score and its separate projections of queries and keys."""
 
     def compare(self, query, key):
         return _record_comparison(self._recorder, self, super().compare, query, key)
@@ -315,7 +315,7 @@ def _record_comparison(recorder, score, compare, query, key):
         scores = compare(query, key)
         return recorder.record_scores("raw_scores", formulas.of_class(score._original_class()), scores)
     raw = recorder.record_scores("raw_scores", "query · key", compare(recorder.unscaled, key))
-    # Counted as it is written, one product for each score, though the layer scales its queries.
+    # Counted as in the formula, one product per score, although the layer scales its queries.
     scaled = raw * query.shape[-1] ** -0.5 if recorder.symbolic else compare(query, key)
     return recorder.record_scores("scaled_scores", f"raw_scores / √{query.shape[-1]}", scaled)
 

@@ -1,4 +1,4 @@
-"""Names of steps, and how steps are found and printed."""
+"""Names of steps, lookup of steps and their printed form."""
 
 import difflib
 from collections.abc import Iterable, Sequence
@@ -18,14 +18,14 @@ SYNONYMS = {
     "concat": ("concatenation",),
     "output_projection": ("output",),
 }
-"""Other names by which steps are known: that of the first one that exists."""
+"""Other names of steps; each means the first of these steps that exists."""
 
 
 def find_step(name: object, known: Iterable[str]) -> str:
-    """Returns the name of a step that is known by this name or a synonym of it.
+    """Returns the name of the step with this name or synonym.
 
     Raises:
-        KeyError: If there is none; the message names those that there are.
+        KeyError: If there is none; the message contains a similar name or all names.
     """
     known = list(known)
     if name in known:
@@ -39,7 +39,7 @@ def find_step(name: object, known: Iterable[str]) -> str:
 
 
 def in_table(rows: Sequence[Sequence[str]], right: Iterable[int] = ()) -> list[str]:
-    """Returns rows as lines with aligned columns, those in `right` at their right sides."""
+    """Returns rows as lines with aligned columns; those in `right` are right-aligned."""
     to_right = set(right)
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return [
@@ -52,5 +52,5 @@ def in_table(rows: Sequence[Sequence[str]], right: Iterable[int] = ()) -> list[s
 
 
 def shape_text(shape: Iterable[int]) -> str:
-    """Returns a shape as it is written in this project, such as "[2, 3]"."""
+    """Returns the printed form of a shape, such as "[2, 3]"."""
     return f"[{', '.join(map(str, shape))}]"

@@ -7,7 +7,7 @@ MARGIN = 18
 
 
 class Diagram(str):
-    """An SVG picture: its text, which notebooks show as the picture."""
+    """The text of an SVG picture, which notebooks display as the picture."""
 
     def _repr_svg_(self) -> str:
         return str(self)
@@ -32,13 +32,13 @@ def page(width: float, height: float, title: str, subtitle: str, elements: Itera
 
 
 def text(x: float, y: float, words: str, size: int, weight: str = "normal", colour: str = "#222222") -> str:
-    """Returns words whose middle is at a place."""
+    """Returns text that is centred at a position."""
     style = f'font-size="{size}" font-weight="{weight}" fill="{colour}"'
     return f'<text x="{x:g}" y="{y:g}" {style}>{escape(words)}</text>'
 
 
 def arrow(points: Iterable[tuple[float, float]], dashed: bool = False) -> str:
-    """Returns an arrow along some points."""
+    """Returns an arrow along these points."""
     path = " ".join(f"{x:g},{y:g}" for x, y in points)
     style = 'stroke="#444444" stroke-width="1.2"' + ' stroke-dasharray="4 3"' * dashed
     return f'<polyline points="{path}" fill="none" {style} marker-end="url(#arrow)"/>'

@@ -1,4 +1,4 @@
-"""Symbolic tensors to call a built layer or model with."""
+"""Symbolic tensors for calling a built layer or model."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from zoo.models.shared.base import ZooModel
 
 
 def symbolic_arguments(layer: Any, query_length: int, value_length: int | None, batch: int) -> list[Any]:
-    """Returns the arguments of a call of a layer or model, symbolic tensors of those lengths."""
+    """Returns symbolic tensors of these lengths as the arguments of a call of a layer or model."""
     values = query_length if value_length is None else value_length
     if isinstance(layer, Seq2SeqModel):
         return [{"source": SYMBOL((batch, values), "int32"), "target": SYMBOL((batch, query_length), "int32")}]
@@ -28,7 +28,7 @@ def symbolic_arguments(layer: Any, query_length: int, value_length: int | None, 
     has_value = any(name.startswith(_VALUE_NAMES) for name in inputs)
     if value_length not in (None, query_length) and not has_value:
         raise InputError(
-            f"{type(layer).__name__} has one sequence as its input: leave out `value_length`. "
+            f"{type(layer).__name__} has only one input sequence: omit `value_length`. "
             f"Received: query_length={query_length}, value_length={value_length}."
         )
     symbols = []
@@ -37,8 +37,8 @@ def symbolic_arguments(layer: Any, query_length: int, value_length: int | None, 
         if isinstance(layer, (ZooModel, keras.layers.Embedding)):
             symbols.append(SYMBOL((batch, length), "int32"))
         elif isinstance(layer, keras.Model):
-            known = (batch, *(length if size is None else size for size in shape[1:]))
-            symbols.append(SYMBOL(known, next(tensor.dtype for tensor in layer.inputs if tensor.name == name)))
+            full_shape = (batch, *(length if size is None else size for size in shape[1:]))
+            symbols.append(SYMBOL(full_shape, next(tensor.dtype for tensor in layer.inputs if tensor.name == name)))
         else:
             symbols.append(SYMBOL((batch, length, *shape[2 if len(shape) > 2 else 1 :]), layer.compute_dtype))
     if isinstance(layer, ZooModel):
@@ -50,7 +50,7 @@ _VALUE_NAMES = ("value", "key", "memory")
 
 
 def _built_shapes(layer: Any) -> dict[str, Any]:
-    """Returns the shapes that a layer was built with, by the names of the arguments of its call."""
+    """Returns the shapes with which a layer was built, by the names of the arguments of its call."""
     config = layer.get_build_config() or {}
     shapes = config.get("shapes_dict") or {"inputs": config.get("input_shape")}
     if isinstance(layer, keras.layers.Embedding):
@@ -60,7 +60,7 @@ def _built_shapes(layer: Any) -> dict[str, Any]:
         shapes.setdefault("memory", (None, None, layer.cell.memory_dim))
     if not shapes:
         raise InputError(
-            f"{type(layer).__name__} does not know the shapes that it was built with: build it by its `build`, with "
-            "shapes such as (None, None, 512)."
+            f"{type(layer).__name__} does not store the shapes with which it was built: call its `build` with shapes "
+            "such as (None, None, 512)."
         )
     return shapes

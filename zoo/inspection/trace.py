@@ -23,9 +23,9 @@ class TracedStep:
 
     Args:
         name: Its name, such as "weights".
-        formula: How it is computed from those before it.
-        array: What was computed.
-        operations: How many multiplications, additions and other operations that takes.
+        formula: The formula that computes it from previous steps.
+        array: Its value.
+        operations: Its numbers of multiplications, additions and other operations.
     """
 
     name: str
@@ -42,7 +42,7 @@ class TracedStep:
 class Trace(Mapping[str, Any]):
     """The intermediate results of a call by name, in order, as NumPy arrays: `trace["weights"]`, `trace.weights`.
 
-    Synonyms are understood, such as "softmax" for the weights or "heads" for the weighted sum.
+    Synonyms are accepted, such as "softmax" for the weights or "heads" for the weighted sum.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Trace(Mapping[str, Any]):
 
     @functools.cached_property
     def steps(self) -> tuple[TracedStep, ...]:
-        """The steps in order, with formula, shape and number of operations, which are counted when first asked for."""
+        """The steps in order, with formula, shape and number of operations, which are counted on first access."""
         counts = self._count()
         return tuple(
             TracedStep(name, formula, array, counts.get(name, Operations()))
@@ -95,7 +95,7 @@ class Trace(Mapping[str, Any]):
 
 
 def _numbers(array: Any) -> str:
-    """Returns an array as short text: six rows and columns at most, and the first of several matrices."""
+    """Returns a short text of an array: at most six rows and columns of the first matrix."""
     if not array.size:
         return "[]"
     matrices = array.reshape(-1, *array.shape[-2:]) if array.ndim > 2 else array[None]
@@ -113,22 +113,22 @@ def trace(layer: Any, query: Any, value: Any = None, key: Any = None, **argument
 
     For `MultiHeadAttention` these are `query = x W_q + b_q`, `key`, `value`, `raw_scores = query · key`,
     `scaled_scores = raw_scores / √d`, `weights = softmax(scaled_scores)`, `weighted_sum = weights · value` of each
-    head, `concatenation` and `output = concatenation W_o + b_o`; where there are any also the terms of positions, the
-    `bias`, the `mask` and their sum, `scores`. Other layers have the steps that they take. What is recorded is what the
-    layer's own public methods return, also those that a subclass overrides. The layer itself does not change; all
-    weights are computed, also of layers that compute only some of them, or none.
+    head, `concatenation` and `output = concatenation W_o + b_o`; if there are any, also the terms of positions, the
+    `bias`, the `mask` and their sum, `scores`. Other layers have other steps. The recorded values are the results of
+    the layer's own public methods, including those that a subclass overrides. The layer itself does not change. All
+    weights are computed, even if the layer computes only some of them or none.
 
     Args:
-        layer: An attention layer, or a layer that holds some, such as `AttentionPooling` or a Transformer block.
-        query: [B, T, Dq]; without a batch [T, Dq]; a single vector [Dq].
-        value: [B, S, Dv] or, without a batch, [S, Dv]. Default: the query (self-attention), for layers that need one.
+        layer: An attention layer, or a layer that contains some, such as `AttentionPooling` or a Transformer block.
+        query: [B, T, Dq]; without a batch axis [T, Dq]; a single vector [Dq].
+        value: [B, S, Dv] or, without a batch axis, [S, Dv]. Default: the query (self-attention), if a layer needs one.
         key: Likewise. Default: the value.
-        **arguments: Other arguments of the call, such as `value_mask` or `use_causal_mask`. Without a batch, masks and
-            biases have no axis for it either; those of a single query no axis for queries.
+        **arguments: Other arguments of the call, such as `value_mask` or `use_causal_mask`. Masks and biases have a
+            batch axis only if the query has one, and a query axis only if the query is not a single vector.
 
     Returns:
-        A `Trace`; `print` shows it step by step. Its arrays have the axes that the query has: weights are [B, N, T, S],
-        without a batch [N, T, S], for a single query [N, S]. The last one, `output`, is what the layer returns.
+        A `Trace`; `print` shows it step by step. Its arrays have the axes of the query: weights are [B, N, T, S],
+        without a batch axis [N, T, S], for a single query [N, S]. The last one, `output`, is the layer's result.
 
     Raises:
         InputError: (a `ValueError`) If the layer has no attention, or for a query of another rank.
@@ -189,19 +189,19 @@ def trace(layer: Any, query: Any, value: Any = None, key: Any = None, **argument
     marks.append(("output", formulas.get("output", f"{type(layer).__name__}.call"), result))
     arrays: dict[str, tuple[str, Any]] = {}
     for name, formula, tensor in _query_first(marks):
-        arrays.pop(name, None)  # what comes later is what the layer returns
-        arrays[name] = formula, _as_given(name, ops.convert_to_numpy(tensor), rank, is_vector)
+        arrays.pop(name, None)  # the last tensor of a name is the one that the layer uses
+        arrays[name] = formula, _with_query_axes(name, ops.convert_to_numpy(tensor), rank, is_vector)
     symbols = keras.tree.map_structure(_symbol, (inputs, arguments))
     return Trace(f"{type(layer).__name__} {layer.name!r}", arrays, lambda: _counts(layer, *symbols))
 
 
 def _with_batch(tensor: Any) -> Any:
-    """Returns a sequence [B, L, D] from one, from [L, D] or from [D]."""
+    """Returns a sequence [B, L, D], given [B, L, D], [L, D] or [D]."""
     return ops.reshape(tensor, (*(1,) * (3 - len(tensor.shape)), *tensor.shape))
 
 
 def _argument_with_batch(name: str, argument: Any, rank: int) -> Any:
-    """Returns a mask or bias with an axis for the batch and one for queries, from one for a query of that rank."""
+    """Returns a mask or bias with batch and query axes, given one for a query of this rank."""
     if rank == 3 or argument is None or name not in _MASKS:
         return argument
     argument = ops.convert_to_tensor(argument)
@@ -217,15 +217,15 @@ _MASKS = ("query_mask", "value_mask", "key_mask", "mask", "memory_mask", "attent
 
 
 def _recording(layer: Any, marks: list[tuple[str, str, Any]]) -> Any:
-    """Returns a copy of a layer whose calls record their steps: names, formulas, tensors."""
+    """Returns a copy of a layer whose calls record names, formulas and tensors of their steps."""
     if isinstance(layer, BaseAttention):
         return recording_copy(layer, Recorder(lambda *mark: marks.append(mark)))
-    attributes = {**vars(layer), **vars(layer).get("_modules", {})}  # of PyTorch
+    attributes = {**vars(layer), **vars(layer).get("_modules", {})}  # sublayers with PyTorch
     parts = {name: part for name, part in attributes.items() if isinstance(part, BaseAttention)}
     if not parts:
         raise InputError(
-            f"{type(layer).__name__} has no attention to look into. `trace` takes an attention layer, such as "
-            "`model.encoder_blocks[0].attention`, or a layer that holds one."
+            f"{type(layer).__name__} contains no attention. `layer` must be an attention layer, such as "
+            "`model.encoder_blocks[0].attention`, or a layer that contains one."
         )
 
     def record_as(prefix: str) -> Any:
@@ -238,7 +238,7 @@ def _recording(layer: Any, marks: list[tuple[str, str, Any]]) -> Any:
 
 
 def _query_first(marks: list[tuple[str, str, Any]]) -> list[tuple[str, str, Any]]:
-    """Returns the steps of each attention with the query first: layers project the memory before."""
+    """Returns the steps of each attention with the query first, although layers project the memory before it."""
     prefixes = list(dict.fromkeys(name.rpartition("/")[0] for name, _, _ in marks if name != "output"))
 
     def place(mark: tuple[str, str, Any]) -> tuple[int, bool]:
@@ -253,7 +253,7 @@ def _symbol(leaf: Any) -> Any:
 
 
 def _counts(layer: Any, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Operations]:
-    """Returns the operations of each step by name; none for a layer whose call does not take symbolic tensors."""
+    """Returns the operations of each step by name; empty for a layer that does not support symbolic tensors."""
     try:
         counted = count_steps(layer, *args, all_weights=True, **kwargs)
     except InputError:
@@ -262,8 +262,8 @@ def _counts(layer: Any, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Op
     return {step.name.removeprefix(prefix): step.operations for step in counted}
 
 
-def _as_given(name: str, array: Any, rank: int, is_vector: dict[str, bool]) -> Any:
-    """Returns an array without the axes that the arguments did not have."""
+def _with_query_axes(name: str, array: Any, rank: int, is_vector: dict[str, bool]) -> Any:
+    """Returns an array without the axes that the arguments lack."""
     if rank == 3:
         return array
     array = array[0]

@@ -190,7 +190,7 @@ def test_the_same_command_goes_on_with_what_is_not_finished(tmp_path, model, cap
     first.write_bytes(b"not to be written again\n")
     (tmp_path / "out/.a.txt.00001.0.unfinished").write_bytes(b"half")
     status, output, errors = command(capsys, *arguments)
-    assert status == 1 and errors.startswith("error: 2 of ") and " that were done before; " in errors
+    assert status == 1 and errors.startswith("error: 2 of ") and " lines of earlier runs; " in errors
     counts = json.loads(output)
     assert counts["lines"] + counts["kept"] == 6 and counts["kept"] >= 2
     assert first.read_bytes() == b"not to be written again\n"
@@ -296,12 +296,12 @@ def test_all_outputs_as_json(tmp_path, model):
         (["--signature=serving_defualt"], "Unknown signature 'serving_defualt'. Did you mean serving_default?"),
         (["--signature=twice"], "One input of strings is expected; the signature twice takes ['x']."),
         (["--output_name=txt"], "Unknown output 'txt'. Did you mean"),
-        (["--output_name=texts"], "The output texts is not one string for each text; --json writes any output."),
-        (["--output_name=score"], "The output score is not one string for each text"),
-        (["--runner=NoSuchRunner"], "Apache Beam refuses its flags: Unexpected pipeline runner: NoSuchRunner."),
-        (["--runner=no.such.Runner"], "Apache Beam refuses its flags: No module named 'no'"),
-        (["--direct_num_workers=x"], "Apache Beam refuses its flags: argument --direct_num_workers: invalid int value"),
-        (["--output=nosuch://x"], "--output nosuch://x cannot be made: Unable to get filesystem"),
+        (["--output_name=texts"], "The output texts is not one string per text; use --json for such outputs."),
+        (["--output_name=score"], "The output score is not one string per text"),
+        (["--runner=NoSuchRunner"], "Apache Beam rejects its flags: Unexpected pipeline runner: NoSuchRunner."),
+        (["--runner=no.such.Runner"], "Apache Beam rejects its flags: No module named 'no'"),
+        (["--direct_num_workers=x"], "Apache Beam rejects its flags: argument --direct_num_workers: invalid int value"),
+        (["--output=nosuch://x"], "--output nosuch://x cannot be created: Unable to get filesystem"),
     ],
 )
 def test_errors_are_one_line(tmp_path, model, capsys, arguments, message):
@@ -313,7 +313,7 @@ def test_errors_are_one_line(tmp_path, model, capsys, arguments, message):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(("name", "message"), [("in.txt", "is a file"), ("in.txt/below", "cannot be made")])
+@pytest.mark.parametrize(("name", "message"), [("in.txt", "is a file"), ("in.txt/below", "cannot be created")])
 def test_an_output_where_no_folder_can_be(tmp_path, model, capsys, name, message):
     write(tmp_path, {"in.txt": b"a\n"})
     arguments = [f"--model_path={model}", f"--input={tmp_path / 'in.txt'}", f"--output={tmp_path / name}"]

@@ -117,7 +117,7 @@ def test_what_heads_do_is_told_from_their_weights(open_page, file_of):
         "[...document.querySelectorAll('.grid > *')].map((part) => part.textContent.split(':')[0])"
     ) == [
         *["same", "same1 · 1", "previous", "previous1 · 2", "next", "next1 · 3", "first", "first1 · 4"],
-        *["separator", "separator1 · 5", "spread", "spread1 · 6", "nothing of this", "1 · 7"],
+        *["separator", "separator1 · 5", "spread", "spread1 · 6", "no clear role", "1 · 7"],
     ]
     page.get_by_role("radio", name="head 3").click()
     page.keyboard.press("ArrowDown")

@@ -52,7 +52,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "counting leaves its traces in the layer",
         "zoo/inspection/graph.py",
-        "                del each[length:]",
+        "                del node_list[length:]",
         "                pass",
         (f"{COST}::test_the_layer_does_not_change",),
     ),

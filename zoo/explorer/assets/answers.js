@@ -1,4 +1,4 @@
-// The answers of a model to choose from, or the classes to read.
+// The answers of a model to choose from, or the list of its classes.
 
 import { bar } from "./details.js";
 import { make, makeChoice } from "./dom.js";
@@ -7,7 +7,7 @@ import { isLog, percent, probabilities, shown } from "./words.js";
 const MOST_CLASSES = 6;
 const ORDER = "Answers in the order of the search, which favours longer ones, with their probabilities";
 
-/** Returns a list of classes, or a choice of answers that calls `onChoose(number)`; `null` where there is no choice. */
+/** Returns a list of classes, or a choice of answers that calls `onChoose(number)`; `null` if there is no choice. */
 export function answersOf(view, name, chosen, onChoose) {
   if (view.classes.length) return classesOf(view.classes);
   if (view.answers.length < 2) return null;

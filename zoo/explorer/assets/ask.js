@@ -1,22 +1,22 @@
-// Asks the server that this page came from.
+// Sends requests to the server of this page.
 
 const GONE = "The explorer itself does not answer. Is `python -m export.explore` still running?";
 
-let underWay = 0;
+let pending = 0;
 let listener = () => {};
 
-/** Calls a function, with whether anything is being asked, whenever that changes. */
+/** Calls a function when requests begin or all have ended, with whether any is in progress. */
 export function onBusy(newListener) {
   listener = newListener;
 }
 
-/** Returns what the server answers, JSON; throws an error whose message a person can use. */
+/** Returns the server's response, JSON; throws an error with a message for the user. */
 export async function ask(path, body, signal) {
-  listener(++underWay > 0);
+  listener(++pending > 0);
   try {
     return await received(path, body, signal);
   } finally {
-    listener(--underWay > 0);
+    listener(--pending > 0);
   }
 }
 

@@ -1,13 +1,13 @@
-// What is lit, as a sentence.
+// Describes the highlighted weights in a sentence.
 
 import { make } from "./dom.js";
 import { largestOf, weightsOf } from "./data.js";
 import { percent, plain } from "./words.js";
 
 const MOST_NAMED = 3;
-const LEAST_NAMED = 0.1; // the largest is named whatever it is
+const LEAST_NAMED = 0.1; // smaller weights are omitted, except the largest
 
-/** Returns a sentence of what a token looked at, or was looked at by, as nodes: “*Mann* looked 71 % at *man*”. */
+/** Returns a sentence of what a token attended to, or was attended to by, as nodes: “*Mann* looked 71 % at *man*”. */
 export function captionOf(picture, tokens, side, index) {
   const weights = weightsOf(picture, side, index);
   const largest = largestOf(weights, MOST_NAMED).filter((place, rank) => rank === 0 || weights[place] >= LEAST_NAMED);

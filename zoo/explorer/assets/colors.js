@@ -1,4 +1,4 @@
-// The colours of weights, for light and dark.
+// The colours of weights, for the light and the dark theme.
 
 const SCALES = {
   light: ["#ffffff", "#cfe0fa", "#7fb0f0", "#2f6fde", "#0d2f73"],

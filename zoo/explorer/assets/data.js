@@ -1,7 +1,7 @@
-// Views (see zoo/explorer/view.py): what stands in them, and weights as numbers.
+// Access to views (see zoo/explorer/view.py) and their weights.
 
 const ONE = 65535;
-const decoded = new WeakMap(); // weights by attention: an array by layer
+const decoded = new WeakMap(); // an array of decoded layers for each attention
 
 export const KIND_NAMES = {
   encoder: "within the text that was read (encoder)",
@@ -9,7 +9,7 @@ export const KIND_NAMES = {
   decoder: "within what was written (decoder)",
 };
 
-/** Returns the attention of a view and one of its answers by kind, in the order in which people ask for them. */
+/** Returns the attention of a view and one of its answers by kind, the most useful kind first. */
 export function attentions(view, answer) {
   const all = { ...answer?.attention, ...view.attention };
   return Object.fromEntries(
@@ -23,14 +23,14 @@ export function sides(view, answer, kind) {
   return { rows: answer.tokens, columns: kind === "cross" ? view.tokens : answer.before };
 }
 
-/** Returns the weights of a layer, unsigned 16-bit integers [heads × rows × columns]; `null` if they are not there. */
+/** Returns the weights of a layer, unsigned 16-bit integers [heads × rows × columns]; `null` if it is not loaded. */
 function layerWeights(attention, layer) {
   const text = attention.layers[layer];
   if (text === null || text === undefined) return null;
   if (!decoded.has(attention)) decoded.set(attention, []);
-  const known = decoded.get(attention);
-  known[layer] ??= decodeWeights(text, attention.heads * attention.rows * attention.columns);
-  return known[layer];
+  const layers = decoded.get(attention);
+  layers[layer] ??= decodeWeights(text, attention.heads * attention.rows * attention.columns);
+  return layers[layer];
 }
 
 function decodeWeights(text, size) {
@@ -48,7 +48,7 @@ function bytesOf(binary) {
   return bytes;
 }
 
-/** Returns `{rows, columns, values, largest}` of a head, or `"mean"` of all; `null` if the layer is not there. */
+/** Returns `{rows, columns, values, largest}` of a head or the `"mean"` of all; `null` if the layer is not loaded. */
 export function picture(attention, layer, head) {
   const weights = layerWeights(attention, layer);
   if (weights === null) return null;
@@ -73,13 +73,13 @@ export function weightsOf(shownPicture, side, index) {
   return Float32Array.from({ length: rows }, (_, row) => values[row * columns + index]);
 }
 
-/** Returns the indices of the largest weights, at most `count`, largest first; none that is 0. */
+/** Returns the indices of the largest weights above 0, at most `count`, largest first. */
 export function largestOf(weights, count) {
   const indices = [...weights.keys()].filter((index) => weights[index] > 0);
   return indices.sort((a, b) => weights[b] - weights[a]).slice(0, count);
 }
 
-/** Puts weights that arrived later into a view. */
+/** Adds weights that were loaded later to a view. */
 export function addLayer(view, answer, layer, parts) {
   const all = attentions(view, answer);
   for (const [kind, text] of Object.entries(parts))

@@ -1,4 +1,4 @@
-// One token in full: how probable it was, what could have stood there, and what it looks at.
+// The details of one token: its probability, its alternatives and its attention.
 
 import { make, setWeight } from "./dom.js";
 import { largestOf, weightsOf } from "./data.js";
@@ -22,7 +22,7 @@ export class Details {
     );
   }
 
-  /** Shows a token of a side, and what it looks at or is looked at by in a picture (or `null`). */
+  /** Shows a token of a side, and what it attends to or is attended to by in a picture (or `null`). */
   show(picture, tokens, side, index, prediction) {
     const other = side === "rows" ? "columns" : "rows";
     this.title.textContent = `“${shown(tokens[side][index])}”, number ${index + 1} of ${tokens[side].length}`;

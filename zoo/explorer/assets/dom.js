@@ -1,6 +1,6 @@
-// Elements. Text becomes text nodes and nothing else: what a model says is never markup.
+// Creates elements. Text always becomes text nodes: a model's output is never markup.
 
-/** Returns a new element; `properties` are attributes, or listeners if they are functions; `null` ones are left out. */
+/** Returns a new element; `properties` are attributes, or listeners if they are functions; `null` ones are omitted. */
 export function make(tag, properties = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(properties)) {
@@ -30,7 +30,7 @@ export function makeChoice(legend, name, options, value, onChange) {
   return make("fieldset", {}, make("legend", {}, legend), ...labels);
 }
 
-/** Shows a number between 0 and 1 in the style of an element. */
+/** Sets the weight of an element's style, a number between 0 and 1. */
 export function setWeight(element, weight) {
   if (weight > 0) element.style.setProperty("--weight", Math.min(1, weight).toFixed(3));
   else element.style.removeProperty("--weight");

@@ -1,4 +1,4 @@
-// All layers and heads as small pictures: one of them is open, and one under the pointer is shown for that long.
+// All layers and heads as small pictures: one of them is open; one under the pointer is shown temporarily.
 
 import { make, makeSelect } from "./dom.js";
 import { picture } from "./data.js";
@@ -6,13 +6,13 @@ import { heatCanvas } from "./heat.js";
 import { roleOf, ROLES } from "./roles.js";
 
 const SIDE = 144; // pixels of a small picture
-const [NARROWEST, WIDEST] = [0.6, 2]; // shapes, width by height; a picture of another one is stretched
+const [NARROWEST, WIDEST] = [0.6, 2]; // aspect ratios, width by height; other pictures are stretched
 const FEWEST_TO_ORDER = 4; // heads
-const BUDGET = 12; // milliseconds of drawing before the page may do something else
+const BUDGET = 12; // milliseconds of drawing before other events are processed
 const RULE = "A mark shows where at least half of a head’s weight goes, and twice as much as by chance, or that it is spread.";
 
 export class Grid {
-  /** `onOpen(layer, head)` is called for the picture that is opened, `onPoint` for the one under the pointer. */
+  /** `onOpen(layer, head)` is called for an opened picture, `onPoint` for the one under the pointer. */
   constructor(onOpen, onPoint) {
     const point = (event) => {
       const button = event.target.closest("button");
@@ -41,11 +41,11 @@ export class Grid {
     );
     this.onOpen = onOpen;
     this.round = 0;
-    this.known = new WeakMap(); // what the head of a button does, once it is drawn
+    this.known = new WeakMap(); // the role of each head whose button is drawn
     this.roles = new Set();
   }
 
-  /** Shows the pictures of a kind of attention; those of layers that are not there yet follow by `refresh`. */
+  /** Shows the pictures of a kind of attention; `refresh` adds those of layers that are loaded later. */
   show(attention, kind, tokens) {
     [this.attention, this.kind, this.tokens] = [attention, kind, tokens];
     const { heads, layers, rows, columns } = attention;
@@ -60,14 +60,14 @@ export class Grid {
     this.refresh();
   }
 
-  /** Puts the pictures in the order that is chosen. */
+  /** Puts the pictures in the chosen order. */
   arrange() {
     const isByRole = this.order.select.value === "role";
     this.cells.classList.toggle("by-role", isByRole);
     this.cells.replaceChildren(...(isByRole ? this.groups() : this.table()));
   }
 
-  /** Returns the pictures of a layer in a row, with numbers at the sides. */
+  /** Returns the pictures in a table with a row per layer, with numbers at the sides. */
   table() {
     const label = (word, number) =>
       make("span", { class: `label ${word}`, "aria-hidden": "true" }, make("span", {}, `${word} `), String(number + 1));
@@ -78,7 +78,7 @@ export class Grid {
     return [...above, ...this.buttons.flatMap((row, layer) => [label("layer", layer), ...row])];
   }
 
-  /** Returns the pictures of heads that do the same after one another, the clearest first. */
+  /** Returns the pictures grouped by role, those with the largest share first. */
   groups() {
     const drawn = this.buttons.flat().filter((button) => this.known.has(button));
     const group = (title, members) => (members.length ? [make("span", { class: "group" }, title), ...members] : []);
@@ -89,7 +89,7 @@ export class Grid {
     });
     const others = drawn.filter((button) => this.known.get(button) === null);
     const waiting = this.buttons.flat().filter((button) => !this.known.has(button));
-    return [...named, ...group("nothing of this", others), ...group("not there yet", waiting)];
+    return [...named, ...group("no clear role", others), ...group("not loaded yet", waiting)];
   }
 
   button(layer, head) {
@@ -116,7 +116,7 @@ export class Grid {
     return [layer, this.buttons[layer].indexOf(button)];
   }
 
-  /** Draws what is not drawn yet, a few milliseconds at a time. */
+  /** Draws the missing pictures, a few milliseconds at a time. */
   refresh() {
     const round = ++this.round;
     const open = this.buttons.flatMap((row, layer) => row.map((button, head) => [button, layer, head]));
@@ -149,13 +149,13 @@ export class Grid {
     this.rule.textContent = `${RULE} ${[...this.roles].map((name) => `“${name}”: ${ROLES[name]}`).join("; ")}.`;
   }
 
-  /** Draws everything anew, in the colours of now. */
+  /** Draws everything again, in the current colours. */
   repaint() {
     for (const button of this.buttons.flat()) button.replaceChildren("…");
     this.refresh();
   }
 
-  /** Marks the open picture; of a mean over heads, the first head takes the keyboard. */
+  /** Marks the open picture; for a mean over heads, the first head receives the keyboard focus. */
   mark(layer, head) {
     this.at = [layer, head === "mean" ? 0 : head];
     this.buttons.forEach((row, rowLayer) =>

@@ -1,4 +1,4 @@
-// Weights as pictures: small ones, the large one with its labels, and the same as SVG.
+// Draws weights: small pictures, the large one with labels, and the same as SVG.
 
 import { colorOf, colorTable, pageColor } from "./colors.js";
 import { plain } from "./words.js";
@@ -7,10 +7,10 @@ const FONT = "system-ui, 'Noto Sans', sans-serif";
 const [LEAST_CELL, LARGEST_CELL, LABELLED_CELL] = [2, 28, 9]; // CSS pixels; smaller cells have no labels
 const LONGEST_LABEL = 120; // CSS pixels
 const GAP = 5;
-const MOST_RECTANGLES = 64 * 64; // of SVG; more weights than that are an image inside it
+const MOST_RECTANGLES = 64 * 64; // in SVG; more weights are embedded as an image
 const SVG = "http://www.w3.org/2000/svg";
 
-/** Returns a canvas with one pixel for each weight, or for the largest of several where there are more than `limit`. */
+/** Returns a canvas with one pixel per weight; more than `limit` rows or columns are reduced by their maxima. */
 export function heatCanvas(picture, limit = Infinity) {
   const { rows, columns, values, largest } = pooled(picture, limit);
   const canvas = document.createElement("canvas");
@@ -42,7 +42,7 @@ function pooled(picture, limit) {
   return { rows: fewRows, columns: fewColumns, values: few, largest };
 }
 
-/** Returns where everything of the large picture is, for a width in CSS pixels. */
+/** Returns the layout of the large picture for a width in CSS pixels. */
 export function planMatrix(picture, labels, width) {
   const rowLabels = labels.rows.map(plain);
   const columnLabels = labels.columns.map(plain);
@@ -51,8 +51,8 @@ export function planMatrix(picture, labels, width) {
   const longest = (texts) =>
     Math.min(LONGEST_LABEL, Math.max(0, ...texts.map((text) => context.measureText(text).width)));
   let left = longest(rowLabels) + 2 * GAP;
-  const room = Math.max((width - left - GAP) / picture.columns, LEAST_CELL);
-  const cell = Math.min(room, LARGEST_CELL);
+  const available = Math.max((width - left - GAP) / picture.columns, LEAST_CELL);
+  const cell = Math.min(available, LARGEST_CELL);
   const labelled = cell >= LABELLED_CELL;
   if (!labelled) left = 2 * GAP;
   const size = Math.min(14, 0.8 * cell);

@@ -1,4 +1,4 @@
-// The page: which text and which models, and a panel for each of them.
+// The page: a form for the text and the models, and a panel for each model.
 
 import { ask, onBusy } from "./ask.js";
 import { onTheme } from "./colors.js";
@@ -13,9 +13,9 @@ const data = document.getElementById("explorer-data");
 const NONE = "";
 
 let panels = [];
-let chosen = {}; // what the address says besides the panels' own settings
+let chosen = {}; // the settings in the address, besides those of the panels
 
-/** Shows views side by side; `sources` are those of their panels. */
+/** Shows views side by side; `sources` are the sources of their panels. */
 function show(views, sources, settings) {
   for (const panel of panels) panel.stop();
   const own = [settings, besideSettings(settings)];
@@ -34,7 +34,7 @@ function show(views, sources, settings) {
     panels.push(panel);
     place.append(panel.element);
   });
-  for (const panel of panels) panel.build(); // now that it has a size
+  for (const panel of panels) panel.build(); // after all panels are attached and have a size
   remember();
 }
 
@@ -52,7 +52,7 @@ function say(words, isError = false) {
   status.textContent = words;
 }
 
-/** A page with its views inside. */
+/** Starts a page that contains its views. */
 function startWithViews(views) {
   const names = views.map((view, index) => [String(index), `${view.text || "(nothing)"} – ${view.model}`]);
   const open = (settings) => {
@@ -78,7 +78,7 @@ function startWithViews(views) {
   open(settings);
 }
 
-/** A page that asks served models. */
+/** Starts a page that sends requests to served models. */
 async function startWithServer() {
   let served;
   try {
@@ -112,7 +112,7 @@ async function startWithServer() {
   let controller = new AbortController();
   let questions = 0;
 
-  /** Cancels what is being asked. */
+  /** Cancels all requests. */
   function restart() {
     controller.abort();
     controller = new AbortController();
@@ -161,7 +161,7 @@ async function startWithServer() {
   if (text.value) await question(settings);
 }
 
-addEventListener("hashchange", () => location.reload()); // of a link that was pasted, not of the page's own changes
+addEventListener("hashchange", () => location.reload()); // for a pasted link; the page's own changes do not fire this event
 onTheme(() => panels.forEach((panel) => panel.repaint()));
 if (data) startWithViews(JSON.parse(data.textContent));
 else startWithServer();

@@ -1,4 +1,4 @@
-// The large picture: all tokens at once, with a cell that pointer or arrow keys choose.
+// The large picture of all tokens, in which the pointer or the arrow keys choose a cell.
 
 import { make } from "./dom.js";
 import { pageColor } from "./colors.js";
@@ -6,7 +6,7 @@ import { drawMatrix, planMatrix } from "./heat.js";
 import { percent } from "./words.js";
 
 export class Matrix {
-  /** `onChoose(row, column)` is called for the cell that pointer or keys choose. */
+  /** `onChoose(row, column)` is called for the chosen cell. */
   constructor(onChoose) {
     this.canvas = make("canvas", {
       tabindex: 0,
@@ -27,7 +27,7 @@ export class Matrix {
     );
     this.onChoose = onChoose;
     this.chosen = { row: null, column: null };
-    new ResizeObserver(() => this.picture && this.room() !== this.width && this.draw()).observe(
+    new ResizeObserver(() => this.picture && this.availableWidth() !== this.width && this.draw()).observe(
       document.documentElement,
     );
   }
@@ -39,13 +39,13 @@ export class Matrix {
     this.draw();
   }
 
-  /** Returns the width that the picture may take. */
-  room() {
+  /** Returns the width that is available for the picture. */
+  availableWidth() {
     return this.element.parentElement?.clientWidth || 600;
   }
 
   draw() {
-    this.width = this.room();
+    this.width = this.availableWidth();
     this.plan = planMatrix(this.picture, this.labels, this.width);
     this.ratio = devicePixelRatio || 1;
     this.base = document.createElement("canvas");
@@ -61,7 +61,7 @@ export class Matrix {
     this.highlight(this.chosen);
   }
 
-  /** Frames a row, a column, or where both are known a cell, and says what is there. */
+  /** Frames a row, a column or, given both, a cell, and displays its weight. */
   highlight({ row, column }) {
     const { cell, left, top } = this.plan;
     const { rows, columns, values } = this.picture;

@@ -1,4 +1,4 @@
-// One model and one text: its answers, tokens, pictures, and what can be chosen among them.
+// The panel of one model and one text: its answers, tokens and pictures, and the controls to choose among them.
 
 import { answersOf } from "./answers.js";
 import { captionOf } from "./caption.js";
@@ -14,13 +14,13 @@ import { Strips } from "./tokens.js";
 import { tour } from "./tour.js";
 import { isSpecial, probability } from "./words.js";
 
-const MOST_BESIDE = 40; // columns of the large picture; with more of them it is as wide as the page
+const MOST_BESIDE = 40; // columns of the large picture; with more columns, it is as wide as the page
 const HINT = "Point at a token, tap it, or go to it with Tab and the arrow keys, to see what it looked at.";
 
 export class Panel {
   /**
-   * `settings` are what the address says, strings by name. `source.answer(hypothesis)` and `source.layer(hypothesis,
-   * layer)` ask for what the view has not yet; `onChange()` is called when another thing is shown.
+   * `settings` are the settings in the address, strings by name. `source.answer(hypothesis)` and
+   * `source.layer(hypothesis, layer)` load missing parts of the view; `onChange()` is called if the selection changes.
    */
   constructor(view, name, settings, source, onChange) {
     [this.view, this.name, this.source, this.onChange] = [view, name, source, onChange];
@@ -39,7 +39,7 @@ export class Panel {
     return attentions(this.view, this.answer)[this.state.kind];
   }
 
-  /** What the address should say of this panel. */
+  /** The settings of this panel for the address. */
   get settings() {
     const { answer, kind, layer, head, side, token, step } = this.state;
     return {
@@ -52,7 +52,7 @@ export class Panel {
     };
   }
 
-  /** Fills the panel, which stands in the page by now. */
+  /** Fills the panel, after it was attached to the page. */
   build() {
     const { view } = this;
     this.said = make("p", { class: "said" });
@@ -79,7 +79,7 @@ export class Panel {
     this.showAnswer();
   }
 
-  /** Shows the answer that is chosen; asks for it first if nobody has. */
+  /** Shows the chosen answer, and loads it first if necessary. */
   async showAnswer() {
     const { view, answer } = this;
     this.said.replaceChildren(...this.saying());
@@ -103,7 +103,7 @@ export class Panel {
     return [make("bdi", { class: "quiet" }, view.text), text];
   }
 
-  /** Runs what asks the server and says so; returns what came, or `null` after an error, which is shown. */
+  /** Displays `words` while it awaits `ask()`; returns the result, or `null` after an error, which is displayed. */
   async load(words, ask) {
     this.status.className = "quiet";
     this.status.textContent = words;
@@ -152,7 +152,7 @@ export class Panel {
     this.showKind(kind, this.wanted);
   }
 
-  /** Shows a kind of attention, from what `wanted` says or from the beginning. */
+  /** Shows a kind of attention, with the settings `wanted` or the defaults. */
   showKind(kind, wanted = {}) {
     const { state } = this;
     state.kind = kind;
@@ -185,7 +185,7 @@ export class Panel {
     return this.state.kind === "encoder" ? 0 : (this.answer?.given ?? 0);
   }
 
-  /** What is known of each row, where rows were predicted; else `null`. */
+  /** The prediction of each row, if rows were predicted; else `null`. */
   predictions() {
     const written = this.state.kind === "encoder" ? [] : (this.answer?.predictions ?? []);
     return written.length ? written : null;
@@ -220,7 +220,7 @@ export class Panel {
     this.showKind(kind);
   }
 
-  /** Shows what was written up to a step, and the attention of that step; 0 is everything. */
+  /** Shows the tokens up to a step, and the attention of that step; 0 means all tokens. */
   setStep(step) {
     const { state } = this;
     state.step = step;
@@ -230,7 +230,7 @@ export class Panel {
     else this.lookAt(state.side, state.token, true);
   }
 
-  /** Ends what goes on by itself. */
+  /** Stops playing the steps. */
   stop() {
     this.steps?.stop();
   }
@@ -249,21 +249,21 @@ export class Panel {
     this.lookAt(this.state.side, this.state.token, true);
   }
 
-  /** Shows the lines of a head for as long as its small picture is pointed at; `null` for those of the open one. */
+  /** Shows the lines of a head while the pointer is on its small picture; `null` shows those of the open one. */
   point(layer, head) {
     const pointed = layer === null ? null : picture(this.attention, layer, head);
     this.pointed = pointed && { picture: pointed, layer, head };
     this.lookAt(null);
   }
 
-  /** The row that is shown until somebody chooses one: the first that was written, or the first of the text proper. */
+  /** The row that is shown before one is chosen: the first generated token, or the first that is not special. */
   first() {
     const { rows } = this.tokens;
     const first = this.given() || rows.findIndex((token) => !isSpecial(token));
     return rows.length ? Math.max(0, Math.min(rows.length - 1, first)) : null;
   }
 
-  /** Shows what a token looks at; a side of `null` stands for the token that was chosen before, or the first. */
+  /** Shows what a token attends to; a side of `null` means the chosen token, or the first. */
   lookAt(side, index, isChoice) {
     const start = performance.now();
     const { state, tokens } = this;
@@ -285,7 +285,7 @@ export class Panel {
     performance.measure("explorer-redraw", { start, end: performance.now() });
   }
 
-  /** Returns which layer and head that is, where there are several. */
+  /** Returns the names of layer and head, if there are several. */
   where({ layer, head }) {
     const { layers, heads } = this.attention;
     const parts = [
@@ -296,7 +296,7 @@ export class Panel {
     return make("span", { class: "quiet" }, words && ` (${words})`);
   }
 
-  /** Asks for layers that are not there yet, the open one first, one after the other. */
+  /** Loads the missing layers one by one, beginning with the open one. */
   async loadMissing() {
     const { view, answer, state } = this;
     if (!this.source.layer) return;
@@ -321,7 +321,7 @@ export class Panel {
     this.loading = undefined;
   }
 
-  /** Draws everything anew, in the colours of now. */
+  /** Draws everything again, in the current colours. */
   repaint() {
     if (!this.picture) return;
     this.matrix.draw();

@@ -1,16 +1,16 @@
-// What a head does, told from its weights alone.
+// Derives the role of a head from its weights.
 //
-// The rule: of each role the mean weight that rows give to the columns of that role. The role with the largest is the
-// head's, if that is at least a half and at least twice of what even attention would give. If no role is, and rows
-// spread over at least half of what they may see (counted as 1 / Σ weight²), the head is “spread”. Rows that see fewer
-// than three columns say nothing and are left out.
+// The share of a role is the mean weight of the role's columns over all rows. A head has the role with the largest
+// share, if that is at least a half and at least twice the share under uniform attention. If no role qualifies, and
+// rows spread over at least half of their unmasked columns (measured by 1 / Σ weight²), the head is “spread”. Rows with
+// fewer than three unmasked columns are ignored.
 
 import { isSpecial } from "./words.js";
 
 const [LEAST_SHARE_OF_ROLE, LEAST_FACTOR, LEAST_SPREAD, FEWEST_COLUMNS] = [0.5, 2, 0.5, 3];
 const PUNCTUATION = /^▁?\p{P}+$/u;
 
-/** What the names of roles mean. */
+/** The meanings of the roles. */
 export const ROLES = {
   same: "each token looks at itself",
   previous: "each token looks at the one before it",
@@ -33,12 +33,12 @@ function columnsByRole(kind, rows, columns) {
     const inOrder = (row) => [-1, 0, 1].map((distance) => Math.round(row * slope) + distance);
     return { ...always, "in order": inOrder };
   }
-  // The row of a token that was written stands for the step that wrote it: its own column holds the token before it.
+  // The row of a generated token is the step that generated it: its own column is the previous token.
   if (kind === "decoder") return { ...always, previous: offset(0) };
   return { ...always, same: offset(0), previous: offset(-1), next: offset(1) };
 }
 
-/** Returns the `name` of what a head does and how clearly it does so, its `share`; or `null` if no rule fits. */
+/** Returns the `name` of a head's role and its `share`, or `null` if no role qualifies. */
 export function roleOf(picture, kind, tokens) {
   const { rows, columns, values } = picture;
   const roles = Object.entries(columnsByRole(kind, tokens.rows, tokens.columns)).map(([name, of]) => ({
@@ -49,19 +49,19 @@ export function roleOf(picture, kind, tokens) {
   }));
   let [counted, spread] = [0, 0];
   for (let row = 0; row < rows; row++) {
-    const seen = kind === "decoder" ? Math.min(row + 1, columns) : columns;
-    if (seen < FEWEST_COLUMNS) continue;
+    const unmasked = kind === "decoder" ? Math.min(row + 1, columns) : columns;
+    if (unmasked < FEWEST_COLUMNS) continue;
     counted += 1;
     for (const role of roles) {
       for (const column of role.of(row)) {
-        if (column < 0 || column >= seen) continue;
+        if (column < 0 || column >= unmasked) continue;
         role.share += values[row * columns + column];
-        role.even += 1 / seen;
+        role.even += 1 / unmasked;
       }
     }
     let squares = 0;
-    for (let column = 0; column < seen; column++) squares += values[row * columns + column] ** 2;
-    if (squares > 0) spread += 1 / squares / seen;
+    for (let column = 0; column < unmasked; column++) squares += values[row * columns + column] ** 2;
+    if (squares > 0) spread += 1 / squares / unmasked;
   }
   if (!counted) return null;
   const fitting = roles.filter(

@@ -1,10 +1,10 @@
-// The open picture as PNG or SVG, and the view as JSON.
+// Saves the open picture as PNG or SVG, and the view as JSON.
 
 import { make } from "./dom.js";
 import { pageColor } from "./colors.js";
 import { drawMatrix, planMatrix, svgMatrix } from "./heat.js";
 
-const WIDTH = 1200; // CSS pixels that a saved picture may take
+const WIDTH = 1200; // maximum width of a saved picture in CSS pixels
 const SHARPNESS = 2;
 const TITLE = 28;
 

@@ -1,4 +1,4 @@
-// What is shown, as the part of the address after `#`, so that a link leads to the very view.
+// Stores the state of the page in the address after `#`, so that a link restores it.
 
 import { make } from "./dom.js";
 
@@ -9,17 +9,17 @@ export function readAddress() {
   return Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
 }
 
-/** Writes settings into the address, without an entry in the history; those that are `null` are left out. */
+/** Writes settings into the address, without an entry in the history; `null` settings are omitted. */
 export function writeAddress(settings) {
-  const known = Object.entries(settings).filter(([, value]) => value !== null && value !== undefined);
+  const present = Object.entries(settings).filter(([, value]) => value !== null && value !== undefined);
   try {
-    history.replaceState(null, "", `#${new URLSearchParams(known)}`);
+    history.replaceState(null, "", `#${new URLSearchParams(present)}`);
   } catch {
-    // A frame in a notebook has no address of its own.
+    // A frame in a notebook has no address.
   }
 }
 
-/** Returns a button that copies a link to what is shown; `null` where no link leads: in a file, or in a notebook. */
+/** Returns a button that copies a link to the current state; `null` in a file or a notebook, which have no link. */
 export function linkButton() {
   if (!location.protocol.startsWith("http") || !navigator.clipboard) return null;
   const words = "Copy link";
@@ -36,7 +36,7 @@ export function linkButton() {
   return button;
 }
 
-/** Returns a whole number between bounds, both included, or `otherwise`. */
+/** Returns an integer between inclusive bounds, or `otherwise`. */
 export function wholeNumber(text, least, most, otherwise) {
   const number = /^\d{1,6}$/.test(text ?? "") ? Number(text) : NaN;
   return number >= least && number <= most ? number : otherwise;

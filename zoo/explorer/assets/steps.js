@@ -1,4 +1,4 @@
-// Decoding step by step: buttons, a slider, and a clock that goes on by itself.
+// Decoding step by step: buttons, a slider, and a timer that plays the steps.
 
 import { make } from "./dom.js";
 import { plain } from "./words.js";
@@ -6,7 +6,7 @@ import { plain } from "./words.js";
 const SECONDS_A_STEP = 0.7;
 
 export class Steps {
-  /** `given` of the tokens were there before; `onStep(step)` is called for a step that is chosen, 0 for all of them. */
+  /** The first `given` tokens are the prompt; `onStep(step)` is called for the chosen step, 0 for all steps. */
   constructor(tokens, given, onStep) {
     [this.tokens, this.given, this.onStep] = [tokens, given, onStep];
     const count = tokens.length;
@@ -33,7 +33,7 @@ export class Steps {
     this.element = make("div", { class: "row", role: "group", "aria-label": "Steps of decoding" }, ...parts);
   }
 
-  /** Says which step is shown. */
+  /** Displays the number of the step. */
   show(step) {
     this.step = step;
     const count = this.tokens.length;
@@ -54,7 +54,7 @@ export class Steps {
     return undefined;
   }
 
-  /** Ends what goes on by itself. */
+  /** Stops playing the steps. */
   stop() {
     clearInterval(this.timer);
     this.timer = null;

@@ -1,4 +1,4 @@
-// The tokens of both sides, with lines and shades from the one that pointer or keyboard is on.
+// The tokens of both sides, with lines and shades for the token under the pointer or with the keyboard focus.
 
 import { make, setWeight } from "./dom.js";
 import { pageColor } from "./colors.js";
@@ -6,12 +6,12 @@ import { largestOf, weightsOf } from "./data.js";
 import { continues, direction, plain, shown } from "./words.js";
 
 const MOST_LINES = 48;
-const FAINTEST = 0.03; // part of the largest weight
-const MOST_HINTED = 40; // rows whose strongest line is hinted at while another one is shown
-const MANY = 120; // tokens; more of them are written smaller
+const FAINTEST = 0.03; // fraction of the largest weight
+const MOST_HINTED = 40; // rows whose strongest line is drawn faintly while another row is shown
+const MANY = 120; // tokens; with more of them, the font is smaller
 
 export class Strips {
-  /** `onFocus(side, index, isChoice)` is called for the token that is pointed at, with `null` when none is. */
+  /** `onFocus(side, index, isChoice)` is called for the token under the pointer, with `null` if there is none. */
   constructor(onFocus) {
     this.onFocus = onFocus;
     this.lists = { columns: this.list("columns"), rows: this.list("rows") };
@@ -46,7 +46,7 @@ export class Strips {
     });
   }
 
-  /** Shows tokens; `given` of the rows were there before, and `labels` say more of a row for those who hear it. */
+  /** Shows tokens; the first `given` rows are the prompt; `labels` are additional texts of rows for screen readers. */
   show(tokens, titles, given, labels) {
     const all = [...tokens.columns, ...tokens.rows];
     for (const side of ["columns", "rows"]) {
@@ -80,12 +80,12 @@ export class Strips {
     }
   }
 
-  /** Shows only the first rows, as many as were written up to a step. */
+  /** Shows only the first `count` rows. */
   reveal(count) {
     this.tokens.rows.forEach((token, index) => (token.hidden = index >= count));
   }
 
-  /** Marks a token as chosen, and makes it the one that the keyboard comes to. */
+  /** Marks a token as chosen, and makes it the keyboard's tab stop. */
   choose(side, index) {
     for (const [name, tokens] of Object.entries(this.tokens)) {
       const chosen = name === side ? index : -1;
@@ -120,7 +120,7 @@ export class Strips {
     this.redraw();
   }
 
-  /** Takes shades and lines away. */
+  /** Removes shades and lines. */
   dark() {
     for (const token of Object.values(this.tokens).flat()) setWeight(token, 0);
     this.look(null);
@@ -128,7 +128,7 @@ export class Strips {
     this.redraw();
   }
 
-  /** Marks the token that the lines come from. */
+  /** Marks the token at which the lines begin. */
   look(token) {
     this.looking?.classList.remove("looking");
     token?.classList.add("looking");
@@ -162,7 +162,7 @@ export class Strips {
       line(place(from, isRow), place(token, !isRow), 0.15 + 0.75 * weight, 0.75 + 3 * weight);
   }
 
-  /** Returns each row and the column that it looks at most; none of many rows, which would be a tangle. */
+  /** Returns each row with the column of its largest weight; empty for many rows, which would be unreadable. */
   hints() {
     const { rows, columns } = this.tokens;
     if (rows.length > MOST_HINTED) return [];

@@ -1,6 +1,6 @@
-// The first look: lines go from token to token by themselves, once, until somebody touches the page.
+// An animation on opening: the lines move from token to token once, until the user interacts with the page.
 
-const [SECONDS_A_TOKEN, MOST_STOPS] = [0.8, 6]; // under five seconds, so that it needs no button that stops it
+const [SECONDS_A_TOKEN, MOST_STOPS] = [0.8, 6]; // under five seconds, so that no stop button is required
 const TOUCHES = ["pointerdown", "pointermove", "wheel", "keydown", "focusin", "change"];
 
 let isOver = matchMedia("(prefers-reduced-motion: reduce)").matches;
@@ -14,7 +14,7 @@ function endTours() {
 
 for (const event of TOUCHES) addEventListener(event, endTours, { capture: true, once: true, passive: true });
 
-/** Calls `visit(index)` for the first places after `first`, of `count`, one after another, and then `visit(null)`. */
+/** Calls `visit(index)` for the first indices after `first`, below `count`, one after another, then `visit(null)`. */
 export function tour(first, count, visit) {
   if (isOver || count - first < 2) return;
   let at = first;

@@ -1,4 +1,4 @@
-// How tokens and numbers are written.
+// Formats tokens and numbers as text.
 
 const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]/u;
 const LETTER = /\p{L}/u;
@@ -7,10 +7,10 @@ const WITHOUT_SPACES = /[\p{sc=Han}\p{sc=Hiragana}\p{sc=Katakana}\p{sc=Thai}\p{s
 const BYTES = /^(?:<0x[0-9A-F]{2}>)+$/;
 const SPECIAL = /^(?:<[^<>]*>|\[[A-Z]+\])$/;
 const NAMES = { " ": "␣", "\u00a0": "␣", "\n": "⏎", "\t": "⇥" };
-const LEAST_SHARE = 0.001; // what percents with one place still tell apart
-const LEAST_LOG = -1e6; // stands for “impossible” below it
+const LEAST_SHARE = 0.001; // the smallest share with a distinct text in percent
+const LEAST_LOG = -1e6; // lower values mean “impossible”
 
-/** Returns what to show of a token: nothing invisible stays so, and nothing turns the direction of its neighbours. */
+/** Returns a token with visible spaces and control characters, without marks that change the writing direction. */
 export function shown(token) {
   if (token === "") return "∅";
   const onlyInvisible = /^[\p{C}\p{Z}]+$/u.test(token);
@@ -27,20 +27,20 @@ function codePoint(character) {
   return `[${character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}]`;
 }
 
-/** Returns a token as a person reads it: without the mark of a space before it, and bytes without their brackets. */
+/** Returns a readable token: without the mark of a leading space, and bytes without brackets. */
 export function plain(token) {
   if (BYTES.test(token)) return token.replace(/[<>]|0x/g, "");
   return /^▁+$/.test(token) ? "␣".repeat(token.length) : shown(token.replace(/^▁/, ""));
 }
 
-/** Returns whether a token is none of a text: it begins, ends or separates texts. */
+/** Returns whether a token is not part of a text: it begins, ends or separates texts. */
 export function isSpecial(token) {
   return SPECIAL.test(token) && !BYTES.test(token);
 }
 
 /**
- * Returns for each token whether it continues the word of the one before it. How words begin is seen from `all` tokens
- * of a view: `▁` before words, `##` before their other pieces, or `@@` after each piece but the last.
+ * Returns for each token whether it continues the word of the previous one. The convention of the tokenizer is derived
+ * from `all` tokens of a view: `▁` before words, `##` before their other pieces, or `@@` after each piece but the last.
  */
 export function continues(tokens, all) {
   const starts = all.some((token) => /^▁[^▁]/u.test(token));
@@ -61,7 +61,7 @@ export function continues(tokens, all) {
   });
 }
 
-/** Returns `"rtl"` or `"ltr"`: the direction of the first letter of tokens, special ones apart. */
+/** Returns `"rtl"` or `"ltr"`: the direction of the first letter of tokens, ignoring special ones. */
 export function direction(tokens) {
   for (const token of tokens) {
     const letter = isSpecial(token) || BYTES.test(token) ? null : LETTER.exec(token);
@@ -70,7 +70,7 @@ export function direction(tokens) {
   return "ltr";
 }
 
-/** Returns a share as percents. */
+/** Returns a share in percent. */
 export function percent(share) {
   if (share === null || Number.isNaN(share)) return "–";
   const hundredths = 100 * share;
@@ -78,13 +78,13 @@ export function percent(share) {
   return `${hundredths.toFixed(hundredths >= 9.95 || hundredths === 0 ? 0 : 1)} %`;
 }
 
-/** Returns a log probability as percents, or where those are too small to be told apart, as it is. */
+/** Returns a probability in percent, or as its logarithm if that would be too small. */
 export function probability(logProb) {
   const share = Math.exp(logProb ?? NaN);
   return share < LEAST_SHARE && logProb > LEAST_LOG ? logOf(logProb) : percent(share);
 }
 
-/** Returns log probabilities to be compared: all with their logarithms if one is too small for percents. */
+/** Returns probabilities for comparison: all with their logarithms if one is too small for percent. */
 export function probabilities(logProbs) {
   const alone = logProbs.map(probability);
   if (!alone.some(isLog)) return alone;
