@@ -40,12 +40,12 @@ def export_saved_model(
         workdir: The work directory, or `preset:NAME`.
         output: Base path of the versions.
         version: Number of the version. Default: the next free one.
-        check: Whether to load it in a fresh process as a server does, and to compare its answers with the work
-            directory's, before it becomes visible.
+        check: Whether to load the version in a fresh process as a server does, and to compare its outputs with the work
+            directory's, before it is published.
         ensemble: Work directories of translators that choose every token together with this one, see `zoo.load`.
-        source_language: Of a translator of many languages, the code of that of sources; all answers of the version are
-            for it. Default: that of the work directory.
-        target_language: The code of that of translations, likewise.
+        source_language: For a multilingual translator, the code of the language of sources, which is fixed in the
+            version. Default: that of the work directory.
+        target_language: The code of the language of translations, likewise.
         **options: Options of the model's task, see `export.options`; `None` is the default.
 
     Raises:

@@ -43,17 +43,17 @@ def add_ensemble(parser: ArgumentParser) -> None:
 
 
 LANGUAGES = ("source_language", "target_language")
-"""Options that name the languages of a translator of many."""
+"""The options for the languages of a multilingual translator."""
 
 
 def add_languages(parser: ArgumentParser, default: str = "that of the work directory") -> None:
-    """Adds the arguments that name the languages of a translator of many; help says what is the default."""
-    for name, what in zip(LANGUAGES, ("sources", "translations"), strict=True):
+    """Adds the arguments for the languages of a multilingual translator; `default` describes the default in help."""
+    for name, side in zip(LANGUAGES, ("sources", "translations"), strict=True):
         parser.add_argument(
             f"--{name}",
             metavar="CODE",
-            help=f"of a translator of many languages, such as NLLB: the code of the language of {what}, such as "
-            f"deu_Latn; default: {default}",
+            help=f"for multilingual translators, such as NLLB: the code of the language of {side}, such as deu_Latn; "
+            f"default: {default}",
         )
 
 
@@ -121,10 +121,10 @@ class TranslationOptions(Options):
     )
     force_end: bool = flag(
         False,
-        "Whether the last token of an answer that reaches its largest number is the end, which then takes nothing "
-        "from its log probability, as `forced_eos_token_id` says in `transformers`; else such an answer is cut.",
+        "Whether a translation of the maximum length ends with the end token, whose log probability is then not "
+        "counted, as with `forced_eos_token_id` in `transformers`; otherwise it is cut.",
     )
-    no_repeat_ngram: int = count(0, "No n tokens come twice in an answer; 0: they may.")
+    no_repeat_ngram: int = count(0, "No n-gram of this size occurs twice in a translation; 0 for no such constraint.")
     nbest: int | None = size(
         None, "Translations of each sentence, at most `beam_size`; with fewer, search ends sooner.", automatic=True
     )

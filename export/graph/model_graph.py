@@ -137,5 +137,5 @@ def read_texts(tokenizer: TokenizerGraph, text: tf.Tensor, limit: int) -> tf.Ten
 
 
 def repeated(ids: Sequence[int], count: tf.Tensor) -> tf.Tensor:
-    """Returns a row of ids so many times, int32 [count, N]."""
+    """Returns `count` rows of the same ids, int32 [count, N]."""
     return tf.tile(tf.constant([ids], tf.int32), [count, 1])

@@ -84,13 +84,13 @@ class Seq2SeqGraph(ModelGraph):
         return results
 
     def _sequences(self, translator: Translator, ids: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Returns all answers to each row, best first; the ids of what is no sequence are padding."""
+        """Returns all translations of each row, best first; the ids of missing ones are padding."""
         results = self._translate(translator, {"source": ids, "memory": self.encoded(ids)})
         is_sequence = results["log_prob"][:, :, None] > LEAST_LOG_PROB
         return {**results, "ids": tf.where(is_sequence, results["ids"], PAD)}
 
     def _best(self, translator: Translator, inputs: dict[str, Any]) -> dict[str, tf.Tensor]:
-        """Returns the best answer to each row."""
+        """Returns the best translation of each row."""
         return {name: answers[:, 0] for name, answers in self._translate(translator, inputs).items()}
 
     @shared(IDS)

@@ -130,7 +130,7 @@ class BeamSearch(Search):
         return scores, indices // count, take_per_row(ops.reshape(tokens, (batch, size * count)), indices)
 
     def _force(self, forced: Any, is_forced: Any, log_probs: Any, tokens: Any) -> tuple[Any, Any]:
-        """Returns log probabilities and tokens with one token [B], where it is forced [B], as the only extension."""
+        """Returns log probabilities and tokens; where `is_forced` [B], the token `forced` [B] is the only extension."""
         is_forced = is_forced[:, None, None]
         first_only = ops.where(ops.arange(log_probs.shape[-1]) == 0, 0.0, LOWEST)
         return ops.where(is_forced, first_only, log_probs), ops.where(is_forced, forced[:, None, None], tokens)

@@ -42,15 +42,15 @@ class Constraints:
 
     Args:
         special: The special ids.
-        max_lengths: Largest number of tokens of each row, including the prompt and the end, int32 [B].
-        room: Largest of them, an integer or a scalar tensor: the width of the result.
-        prompt: What rows begin with, int32 [B, P], padded at the end, P at least 1; or `None`.
-        no_repeat_ngram: No sequence of n tokens occurs twice, including the prompt's; 0 for no such constraint.
-        begins_with_prompt: Whether the first token of each prompt takes the place of the start token; no row's prompt
-            is then empty. Beam search always begins with the start token.
-        min_length: How many tokens, the prompt's included, come before the end at least; at most `max_lengths`.
-        forces_end: Whether the last token that a row has room for is the end, unless it is the prompt's. It takes
-            nothing from the log probability.
+        max_lengths: Maximum number of tokens of each row, including the prompt and the end, int32 [B].
+        room: The capacity: the largest of these, an integer or a scalar tensor, which is the width of the result.
+        prompt: The tokens with which rows begin, int32 [B, P], padded at the end, P at least 1; or `None`.
+        no_repeat_ngram: No n-gram of this size occurs twice, including the prompt's; 0 for no such constraint.
+        begins_with_prompt: Whether the first token of each prompt replaces the start token; no prompt may then be
+            empty. Beam search always begins with the start token.
+        min_length: Minimum number of tokens before the end, including the prompt; at most `max_lengths`.
+        forces_end: Whether the last token of a row of maximum length is the end, unless it belongs to the prompt. Its
+            log probability is then not counted.
 
     Reference:
         Paulus et al. 2018, "A Deep Reinforced Model for Abstractive Summarization", section 2.5 (no trigram twice),
@@ -84,11 +84,11 @@ class Constraints:
 
     @property
     def changes_choice(self) -> bool:
-        """Whether another token than the most probable one may be the one to take."""
+        """Whether a constraint may require another token than the most probable one."""
         return bool(self.no_repeat_ngram) or self.prompt is not None or self.forces_end
 
     def must_end(self, rows: dict[str, Any], index: Any) -> Any:
-        """Returns which rows (of `by_row`) are made to end at `index`, boolean [B]."""
+        """Returns which rows (of `by_row`) must end at `index`, boolean [B]."""
         last = index + 1 >= rows["max_length"]
         if self.prompt is None:
             return last
@@ -124,7 +124,7 @@ def ban_special(logits: Any, special: SpecialIds) -> Any:
     """Returns float32 logits [..., V] with those of start and padding at `LOWEST`."""
     places = ops.convert_to_tensor([[special.start], [special.pad]], "int32")
     banned = ops.scatter(places, ops.full((2,), LOWEST, "float32"), (logits.shape[-1],))
-    # Adding a vector is fused with the product that the logits come from; a selection would be one more pass.
+    # Compilers fuse adding a vector with the matrix product of the logits; `where` would be an additional pass.
     return ops.add(ops.cast(logits, "float32"), banned)
 
 

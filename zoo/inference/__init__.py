@@ -50,10 +50,10 @@ def load_run(
     source_language: str | None = None,
     target_language: str | None = None,
 ) -> Run:
-    """Returns the run of a work directory, in the class of its task; of a list of them, their ensemble.
+    """Returns the run of a work directory, of the class of its task, or the ensemble of a list of them.
 
     Args:
-        path: The work directory, or several.
+        path: The work directory, or a list of them.
         source_language: See `Seq2SeqRun.with_languages`.
         target_language: See `Seq2SeqRun.with_languages`.
 
@@ -64,7 +64,7 @@ def load_run(
     languages = {"source_language": source_language, "target_language": target_language}
     for name, code in languages.items():
         if code is not None and not isinstance(run, Seq2SeqRun):
-            raise InputError(f"--{name} is for seq2seq models; {path} holds a {run.spec.task} model. Received: {code}.")
+            raise InputError(f"--{name} is for seq2seq models; {path} is a {run.spec.task} model. Received: {code}.")
     if isinstance(run, Seq2SeqRun) and (source_language, target_language) != (None, None):
         return run.with_languages(source_language, target_language)
     return run

@@ -69,14 +69,14 @@ class Seq2SeqRun(Run):
         return run  # type: ignore[no-any-return]
 
     def with_languages(self, source: str | None = None, target: str | None = None) -> Self:
-        """Returns the same run for other languages, with the same model; for models that have codes of languages.
+        """Returns a run with the same model for other languages; only for models with language codes.
 
         Args:
-            source: The code of the language of sources. Default: as it is.
-            target: The code of the language of translations. Default: as it is.
+            source: The code of the language of sources. Default: unchanged.
+            target: The code of the language of translations. Default: unchanged.
 
         Raises:
-            InputError: If the model has no such language; close ones are named.
+            InputError: If the model has no such language; the message suggests similar ones.
         """
         run, tokenizers = copy.copy(self), self.tokenizers._asdict()
         for side, code in (("source", source), ("target", target)):
@@ -85,8 +85,7 @@ class Seq2SeqRun(Run):
             if not tokenizers[side].around.languages:
                 fixed = " It is chosen at import: --target_language." if tokenizers["source"].around.languages else ""
                 raise InputError(
-                    f"{self.path} has no languages of its {side} to choose from.{fixed} "
-                    f"Received: {side}_language={code!r}."
+                    f"{self.path} has no choice of {side} languages.{fixed} Received: {side}_language={code!r}."
                 )
             try:
                 around = tokenizers[side].around.of_language(code)
@@ -115,7 +114,7 @@ class Seq2SeqRun(Run):
         """The table of likely translations in the work directory; raises InputError if there is none."""
         if self.tokenizers.target.forced:
             language = self.tokenizers.target.around.language
-            raise InputError(f"A shortlist may lack the code that translations begin with. Received: {language!r}.")
+            raise InputError(f"A shortlist cannot be combined with a forced language code. Received: {language!r}.")
         return Shortlist.load(WorkDir(self.path), self.model.source_vocab_size, self.model.target_vocab_size)
 
     def translator(self, options: TranslationOptions, resizes: bool | None = None) -> Translator:

@@ -24,7 +24,7 @@ class Scorer(Wrapper):
 
     Args:
         model: A `Seq2SeqModel`.
-        forced: How many ids each target begins with that the model is made to write: they do not count.
+        forced: Length of the forced prefix of each target, whose log probability is not counted.
 
     Call arguments:
         inputs: Dict with `source` [B, S] and `target` [B, T], int32, each with its end and then padded with 0.

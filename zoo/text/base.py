@@ -24,13 +24,13 @@ Replace = Callable[[Path], AbstractContextManager[Path]]
 
 @dataclasses.dataclass(frozen=True)
 class Around:
-    """What is around whole texts besides start and end.
+    """The ids that are added around whole texts, besides start and end.
 
     Attributes:
         before: Ids before a text.
         after: Ids after the end of a text.
-        forced: Whether a model is made to begin with `before` what it writes.
-        languages: The id of the code of each language that a text can be of.
+        forced: Whether `before` is a forced prefix of the texts that a model generates.
+        languages: The ids of the language codes, by code.
     """
 
     before: tuple[int, ...] = ()
@@ -40,14 +40,14 @@ class Around:
 
     @property
     def language(self) -> str:
-        """The language whose code is around texts; empty if none is."""
+        """The language whose code is added to texts; empty if there is none."""
         return next((code for code, i in self.languages.items() if i in (*self.before, *self.after)), "")
 
     def of_language(self, code: str) -> "Around":
-        """Returns what is around texts of another language.
+        """Returns the added ids for texts of another language.
 
         Raises:
-            InputError: If it is unknown; close ones are named.
+            InputError: If the language is unknown; the message suggests similar ones.
         """
         if code not in self.languages:
             raise unknown_name("language", code, self.languages)
@@ -57,22 +57,22 @@ class Around:
 
     @classmethod
     def from_saved(cls, state: Mapping[str, Any]) -> "Around":
-        """Returns what the JSON file of a tokenizer holds; raises InputError if it is damaged."""
+        """Returns the value from the JSON file of a tokenizer; raises InputError if it is damaged."""
         try:
             before, after = (tuple(map(int, state[name])) for name in ("before", "after"))
             languages = {str(code): int(i) for code, i in state["languages"].items()}
             return cls(before, after, bool(state["forced"]), languages)
         except (LookupError, TypeError, ValueError, AttributeError):
-            raise InputError(f"what is around texts is damaged. Received: around={state!r:.200}.") from None
+            raise InputError(f"`around` is damaged. Received: around={state!r:.200}.") from None
 
 
 class Tokenizer(abc.ABC):
     """Converts strings to rows of ids and back. `kind` is the name of the class in files and configurations.
 
     Attributes:
-        has_start: Whether texts that are classified or embedded begin with the start token, as those of BERT do.
-        has_end: Whether whole texts end with the end token where a model reads them; see `without_end`.
-        around: What else is around whole texts, such as the code of a language.
+        has_start: Whether texts that are classified or embedded begin with the start token, as in BERT.
+        has_end: Whether whole texts end with the end token; see `without_end`.
+        around: Further ids that are added around whole texts, such as the code of a language.
 
     Args:
         lowercase: Whether text is converted to lower case (by Unicode's mapping; ß stays ß).
@@ -88,7 +88,7 @@ class Tokenizer(abc.ABC):
 
     @property
     def forced(self) -> tuple[int, ...]:
-        """What a model is made to begin with what it writes."""
+        """The forced prefix of the texts that a model generates."""
         return self.around.before if self.around.forced else ()
 
     @property
@@ -103,7 +103,7 @@ class Tokenizer(abc.ABC):
     def whole(self, row: list[int], limit: int | None = None) -> list[int]:
         """Adds start and end, according to `has_start` and `has_end`, to the ids of a text from `encode`.
 
-        What is `around` texts stands next to them, before them, and after the end.
+        The ids of `around` are added, too: before the text, after the start; and after the end.
 
         Args:
             row: The ids.
@@ -111,8 +111,8 @@ class Tokenizer(abc.ABC):
         """
         start = [*([START] if self.has_start else []), *self.around.before]
         end = [*([END] if self.has_end else []), *self.around.after]
-        kept = row if limit is None else row[: max(0, limit - len(start) - len(end))]
-        return [*start, *kept, *end]
+        cut = row if limit is None else row[: max(0, limit - len(start) - len(end))]
+        return [*start, *cut, *end]
 
     def decode(self, rows: Iterable[Iterable[int]]) -> list[str]:
         """Returns the text of each row of ids.
@@ -149,14 +149,14 @@ class Tokenizer(abc.ABC):
         return tokenizer
 
     def with_around(self, around: Around) -> Self:
-        """Returns the same tokenizer for a model whose whole texts have something else around them.
+        """Returns a copy for a model with other ids around whole texts.
 
         Raises:
-            InputError: If that has ids that the vocabulary has not.
+            InputError: If an id is not in the vocabulary.
         """
         ids = [*around.before, *around.after, *around.languages.values()]
-        if wrong := [i for i in ids if not isinstance(i, int) or not UNKNOWN <= i < self.vocab_size]:
-            raise InputError(f"What is around texts must be ids of the {self.vocab_size}. Received: {wrong[0]!r}.")
+        if invalid := [i for i in ids if not isinstance(i, int) or not UNKNOWN <= i < self.vocab_size]:
+            raise InputError(f"`around` must contain ids below {self.vocab_size}. Received: {invalid[0]!r}.")
         tokenizer = copy.copy(self)
         tokenizer.around = around
         return tokenizer

@@ -29,9 +29,9 @@ class MappedSubwordTokenizer(Tokenizer):
     Args:
         model: A serialized SentencePiece model.
         pieces: The piece of each id; the first four are the special ones.
-        original_ids: The id of each of these in the checkpoint that they come from, −1 for none.
-        tidy: Whether spaces before English punctuation are left out of texts.
-        controls: Ids of further pieces that are no text: texts never get them, and they decode to nothing.
+        original_ids: The id of each piece in the original checkpoint, −1 for none.
+        tidy: Whether decoding removes spaces before English punctuation.
+        controls: Ids of further pieces that are not text: no text is encoded to them, and they decode to nothing.
         has_codes: Whether a code at the beginning of a text is one token.
 
     Raises:
@@ -89,7 +89,7 @@ class MappedSubwordTokenizer(Tokenizer):
         return dict(self._ids)
 
     def surfaces(self) -> list[str]:
-        """Returns what each id is in a text."""
+        """Returns the decoded text of each id."""
         return [
             "" if i <= UNKNOWN or i in self.controls else piece.replace(SPACE, " ")
             for i, piece in enumerate(self._pieces)

@@ -19,12 +19,12 @@ class ReorderedSubwordTokenizer(SubwordTokenizer):
 
     Args:
         model: A serialized SentencePiece model.
-        model_ids: The id in the model of each of our ids, −1 for none. The first four are the special ones; pieces that
-            are not in it are unknown. Where what is unknown has none, it is left out of texts, which are the pieces,
-            joined, without the space before the first one, as `tokenizers` has it.
-        names: What special tokens are called in the checkpoint that the model has no piece for, by our id.
-        original_ids: The id in the checkpoint of each of our ids, −1 for none, where that is not the one in the model.
-        tidy: Whether spaces before English punctuation are left out of texts, see `zoo.text.mapped_subwords.tidied`.
+        model_ids: For each of our ids, the id in the model, −1 for none. The first four are the special ones; pieces
+            that are not in it are unknown. If the unknown id has none, decoding omits unknown pieces and joins the
+            others without the leading space, as `tokenizers` does.
+        names: The names in the checkpoint of special tokens for which the model has no piece, by our id.
+        original_ids: For each of our ids, the id in the checkpoint, −1 for none. Default: `model_ids`.
+        tidy: Whether decoding removes spaces before English punctuation, see `zoo.text.mapped_subwords.tidied`.
 
     Raises:
         InputError: The bytes are not a SentencePiece model, or `model_ids` exceeds its pieces.
@@ -44,7 +44,7 @@ class ReorderedSubwordTokenizer(SubwordTokenizer):
         self.original_ids = self.model_ids if original_ids is None else tuple(original_ids)
         if len(self.original_ids) != len(self.model_ids):
             raise InputError(
-                f"`original_ids` must be as many as `model_ids`, {len(self.model_ids)}. "
+                f"`original_ids` must have the length of `model_ids`, {len(self.model_ids)}. "
                 f"Received: {len(self.original_ids)}."
             )
         super().__init__(model)

@@ -261,7 +261,7 @@ def _remove_rule(model: bytearray, start: int, count: int, key: bytes) -> None:
 
 
 def fields(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Yields the length-delimited fields of a protobuf message: number, and where the content begins and ends."""
+    """Yields number, start and end of the length-delimited fields of a protobuf message."""
     sizes = {1: 8, 5: 4}
     while at < end:
         tag, at = _varint(data, at)

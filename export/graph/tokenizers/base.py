@@ -32,7 +32,7 @@ class TokenizerGraph(tf.Module, abc.ABC):
             np.array(tokenizer.around.after, np.int32),
         )
         self.forced = np.array(tokenizer.forced, np.int32)
-        # Held as NumPy bytes: an EagerTensor would tie the module to the runtime that made it.
+        # NumPy bytes, because an EagerTensor would bind the module to the runtime that created it.
         self._pieces = string_table(("", *tokenizer.piece_table()[PAD + 1 :]))
 
     @abc.abstractmethod
@@ -82,12 +82,12 @@ def joined(ids: tf.RaggedTensor, first: np.ndarray, within: np.ndarray) -> tf.Te
 
 
 def tidying() -> list[tuple[str, str]]:
-    """Returns what is replaced by what, in order, in a text that is made tidy; see `zoo.text.mapped_subwords.TIDY`."""
+    """Returns the replacements of `zoo.text.mapped_subwords.TIDY` as regular expressions, in order."""
     return [(re.escape(old), new) for old, new in TIDY]
 
 
 def replaced(text: tf.Tensor, rules: Sequence[tuple[str, str]]) -> tf.Tensor:
-    """Returns texts in which patterns are replaced, one after the other."""
+    """Returns texts after all replacements, in order."""
     for pattern, new in rules:
         text = tf.strings.regex_replace(text, pattern, new)
     return text
