@@ -5,7 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.results.rows import FOLDER, Row, distance, joined, measured, missed, newest, read, table, written_goal
+from benchmarks.report import table
+from benchmarks.results.rows import FOLDER, Row, distance, joined, measured, missed, newest, read, written_goal
 
 MOST = 12  # rows of a table
 _HEAD = "model|settings|decoding|validation|test|runs|weights|training|measured".split("|")
@@ -107,11 +108,9 @@ def shortened(found: Sequence[Group]) -> list[Group]:
 
 def groups_table(found: Sequence[Group]) -> str:
     """Returns groups as a table, without the columns that none of them fills."""
-    columns = [
-        column for column in zip(_HEAD, *(each.cells() for each in found), strict=True) if {*column[1:]} != {"–"}
-    ]
+    columns = zip(_HEAD, *(each.cells() for each in found), strict=True)
     head, *rows = zip(*(column for column in columns if {*column[1:]} != {"–"}), strict=True)
-    return table(head, rows)
+    return "\n".join(table(head, rows))
 
 
 @dataclass(frozen=True)

@@ -137,8 +137,3 @@ def missed(what: str, short: Sequence[str], row: Row) -> str:
     """Returns an item of the list of what fell short: the figures of something, and a link to its lab notes."""
     why = f" ([notes](../{NOTES}/{row['note']}))" if row["note"] else ""
     return f"- **{what}**: {'; '.join(short)}{why}"
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Returns a table in Markdown."""
-    return "\n".join(f"| {' | '.join(line)} |" for line in (head, ["---"] * len(head), *rows))

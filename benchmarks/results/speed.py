@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.report import table
 from benchmarks.results.rows import (
     COLUMNS,
     FOLDER,
@@ -16,7 +17,6 @@ from benchmarks.results.rows import (
     missed,
     newest,
     read,
-    table,
     thousands,
     written_goal,
 )
@@ -25,10 +25,15 @@ _HEAD = "what|measured|found|goal|reached|hardware|when".split("|")
 _KEY = ("task", "model", "settings", "metric")
 
 
+def contestant(row: Row) -> str:
+    """Returns what was measured within a task: the model, unless it is the library itself, and the settings."""
+    model = "" if row["model"] in ("zoo", "keras") else f"`{row['model']}`"
+    return joined(model, row["settings"].replace("--", ""))
+
+
 def what(row: Row) -> str:
     """Returns what was measured: case, contestant and settings."""
-    contestant = "" if row["model"] in ("zoo", "keras") else f"`{row['model']}`"
-    return joined(row["task"], contestant, row["settings"].replace("--", ""))
+    return joined(row["task"], contestant(row))
 
 
 def unit(row: Row) -> str:
@@ -90,7 +95,7 @@ class SpeedSection:
                     measured(row),
                 ]
             )
-        return "\n\n".join(filter(None, (f"## {self.title}", self.text, table(_HEAD, cells))))
+        return "\n\n".join(filter(None, (f"## {self.title}", self.text, "\n".join(table(_HEAD, cells)))))
 
 
 def fell_short(folder: Path = FOLDER) -> Iterator[str]:
@@ -106,6 +111,5 @@ def fell_short(folder: Path = FOLDER) -> Iterator[str]:
 
 
 def _figure(row: Row) -> str:
-    contestant = "" if row["model"] in ("zoo", "keras") else f"`{row['model']}`"
-    named = joined(contestant, row["settings"].replace("--", ""), row["metric"])
+    named = joined(contestant(row), row["metric"])
     return f"{named}: {value(row)} ({written_goal(row['goal'])}{unit(row)}), missed by {gap(row)}"

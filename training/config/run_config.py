@@ -158,7 +158,6 @@ def read_model_options(spec: ModelSpec, values: Mapping[str, Any], known: tuple[
     Raises:
         InputError: For an unknown name (close names are suggested), or a wrong value.
     """
-    values = flat_options(spec, values)
     for name in values:
         if name not in known:
             names = (*known, *(long for long, short in _long_names(spec).items() if short in known))

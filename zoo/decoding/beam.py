@@ -142,7 +142,7 @@ class BeamSearch(Search):
         length = index + 1
         ends = self.special.are_ends(chosen)
         if self.constraints.prompt is not None:
-            ends = ops.logical_and(ends, ops.logical_not(self.constraints.prompt_tokens(rows, index)[1])[:, None])
+            ends = ops.logical_and(ends, ops.logical_not(self.constraints.in_prompt(rows, index))[:, None])
         chosen = self.special.with_one_end(chosen, ends)
         ids = ops.where(ops.equal(self.columns, index), chosen[:, :, None], take_per_row(rows["live_ids"], parents))
         # At its maximum length, a hypothesis ends without an end token.

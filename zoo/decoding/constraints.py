@@ -80,7 +80,11 @@ class Constraints:
 
     def prompt_tokens(self, rows: dict[str, Any], index: Any) -> tuple[Any, Any]:
         """Returns the prompts' tokens at `index`, [B], and which rows (of `by_row`) have one, boolean [B]."""
-        return take(rows["prompt"], index, axis=1), index < rows["prompt_length"]
+        return take(rows["prompt"], index, axis=1), self.in_prompt(rows, index)
+
+    def in_prompt(self, rows: dict[str, Any], index: Any) -> Any:
+        """Returns which rows (of `by_row`) have a prompt's token at `index`, boolean [B]."""
+        return index < rows["prompt_length"]
 
     @property
     def changes_choice(self) -> bool:
@@ -92,7 +96,7 @@ class Constraints:
         last = index + 1 >= rows["max_length"]
         if self.prompt is None:
             return last
-        return ops.logical_and(last, ops.logical_not(self.prompt_tokens(rows, index)[1]))
+        return ops.logical_and(last, ops.logical_not(self.in_prompt(rows, index)))
 
     def without_early_end(self, logits: Any, index: Any) -> Any:
         """Returns logits [R, V] of the tokens at `index`, with those of ends at `LOWEST` before `min_length`."""

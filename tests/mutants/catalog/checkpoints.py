@@ -251,8 +251,8 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "embeddings of Marian are not scaled",
-        "zoo/checkpoints/families/marian.py",
-        'checkpoint.option("scale_embedding", False)',
+        "zoo/checkpoints/families/fairseq.py",
+        'checkpoint.option("scale_embedding", defaults.scale_embedding)',
         "False",
         _MARIAN,
     ),

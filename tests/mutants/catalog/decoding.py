@@ -119,7 +119,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "an end within a prompt ends a beam",
         "zoo/decoding/beam.py",
-        "ends = ops.logical_and(ends, ops.logical_not(self.constraints.prompt_tokens(rows, index)[1])[:, None])",
+        "ends = ops.logical_and(ends, ops.logical_not(self.constraints.in_prompt(rows, index))[:, None])",
         "pass",
         BEAM,
     ),

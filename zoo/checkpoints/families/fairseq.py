@@ -1,6 +1,6 @@
-"""What the translators that come from fairseq have in common: M2M-100 and NLLB, BART and mBART."""
+"""What the translators with fairseq's options and names have in common: M2M-100, NLLB, BART, mBART, and Marian."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,9 +17,11 @@ from zoo.checkpoints.families.base import (
     attentions_of,
 )
 from zoo.checkpoints.families.layouts import (
+    Columns,
     Later,
     Mapped,
     OneRow,
+    Reordered,
     Rows,
     linear,
     normalization,
@@ -116,7 +118,7 @@ def options_of(checkpoint: Checkpoint, order: Arrangement, defaults: Defaults) -
     }
 
 
-SAME = {  # our options, by their names in config.json
+SAME = {
     "encoder_layers": "num_layers",
     "encoder_attention_heads": "num_heads",
     "decoder_attention_heads": "num_heads",
@@ -159,7 +161,8 @@ def exported(
         raise InputError(f"{family} begins answers with the code of a language, which training has made another one.")
     pad, start, end = (order.original_ids[i] for i in (PAD, START, END))
     forced = [order.original_ids[i] for i in target.forced]
-    written = {**_config(family, trained, order), **config}
+    shared = {"is_encoder_decoder": True, "bos_token_id": 0, "tie_word_embeddings": True}
+    written = {**config_of(family, trained, order), **shared, **config}
     generation = {
         "bad_words_ids": [[pad], *([[start]] if order != original else [])],
         "max_length": trained.options["max_length"],
@@ -174,19 +177,21 @@ def exported(
     return Exported(written, {**found, **zeros}, {**files, "generation_config.json": generation})
 
 
-def _config(family: str, trained: Trained, order: Arrangement) -> dict[str, Any]:
+def config_of(family: str, trained: Trained, order: Arrangement) -> dict[str, Any]:
+    """Returns the keys of `config.json` that hold the sizes of a model and its special tokens.
+
+    Raises:
+        InputError: If the family has no such activation.
+    """
     options = trained.options
     pad, start, end = (order.original_ids[i] for i in (PAD, START, END))
     return {
-        "is_encoder_decoder": True,
         "vocab_size": order.size,
         "activation_function": activation_name(family, options["activation"]),
         "decoder_layers": options["decoder_layers"] or options["num_layers"],
-        "bos_token_id": 0,
         "pad_token_id": pad,
         "eos_token_id": end,
         "decoder_start_token_id": start,
-        "tie_word_embeddings": True,
         **{name: options[ours] for name, ours in SAME.items()},
     }
 
@@ -232,16 +237,28 @@ def tensors(model: Any, order: Arrangement, size: int, table: str = TABLE) -> It
         for name, norm in (("layernorm_embedding", embedding_norm), ("layer_norm", last)):
             if norm is not None:
                 yield from normalization(f"model.{side}.{name}", norm)
-        for index, block in enumerate(blocks):
-            layer = f"model.{side}.layers.{index}"
-            attentions = dict(zip(("self_attn", "encoder_attn"), attentions_of(block), strict=False))
-            for name, attention in attentions.items():
-                yield from linear(f"{layer}.{name}.q_proj", attention.query_dense)
-                yield from linear(f"{layer}.{name}.k_proj", attention.key_dense)
-                yield from linear(f"{layer}.{name}.v_proj", attention.value_dense)
-                yield from linear(f"{layer}.{name}.out_proj", attention.output_dense)
-            yield from linear(f"{layer}.fc1", block.feed_forward.intermediate_dense)
-            yield from linear(f"{layer}.fc2", block.feed_forward.output_dense)
-            names = [*(f"{name}_layer_norm" for name in attentions), "final_layer_norm"]
-            for norm, name in zip(block.norms, names, strict=True):
-                yield from normalization(f"{layer}.{name}", norm)
+        yield from tensors_of_blocks(side, blocks)
+
+
+def tensors_of_blocks(side: str, blocks: Iterable[Any], places: np.ndarray | None = None) -> Iterator[Mapped]:
+    """Yields the tensors of the blocks of a side, with what each holds of a model.
+
+    Args:
+        side: `"encoder"` or `"decoder"`.
+        blocks: The blocks of the model.
+        places: The place in the checkpoint of each feature of the activations. Default: the same.
+    """
+    vector = None if places is None else Reordered(places, 0, Columns())
+    for index, block in enumerate(blocks):
+        layer = f"model.{side}.layers.{index}"
+        attentions = dict(zip(("self_attn", "encoder_attn"), attentions_of(block), strict=False))
+        for name, attention in attentions.items():
+            yield from linear(f"{layer}.{name}.q_proj", attention.query_dense, inputs=places)
+            yield from linear(f"{layer}.{name}.k_proj", attention.key_dense, inputs=places)
+            yield from linear(f"{layer}.{name}.v_proj", attention.value_dense, inputs=places)
+            yield from linear(f"{layer}.{name}.out_proj", attention.output_dense, outputs=places)
+        yield from linear(f"{layer}.fc1", block.feed_forward.intermediate_dense, inputs=places)
+        yield from linear(f"{layer}.fc2", block.feed_forward.output_dense, outputs=places)
+        names = [*(f"{name}_layer_norm" for name in attentions), "final_layer_norm"]
+        for norm, name in zip(block.norms, names, strict=True):
+            yield from normalization(f"{layer}.{name}", norm, vector)
