@@ -16,8 +16,8 @@ from experiments.catalog import NAMES, get_experiment
 from experiments.experiment import Experiment, ExperimentRequest, Results
 from experiments.report import ROOT, commit, page, table, write
 from experiments.store import Store
-from zoo.cli import ArgumentParser, run_process
 from zoo.errors import InputError
+from zoo.runtime.cli import ArgumentParser, run_process
 
 EVIDENCE = ROOT / "docs" / "evidence"
 REFUTED = 1

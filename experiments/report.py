@@ -12,7 +12,7 @@ from typing import Any
 
 from experiments.experiment import Experiment, Metrics, Results, Verdict
 from zoo.errors import InputError
-from zoo.extras import missing_extra
+from zoo.runtime.extras import missing_extra
 from zoo.workdir import replacing
 
 ROOT = Path(__file__).resolve().parent.parent

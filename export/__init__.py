@@ -2,7 +2,7 @@
 
 import os
 
-from zoo.extras import name_missing_extras
+from zoo.runtime.extras import name_missing_extras
 
 # gRPC's C++ code logs every failed connection, which would mix plain lines with JSON logs and responses. It reads this
 # variable once, on import.

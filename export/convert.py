@@ -13,11 +13,11 @@ import numpy as np
 from zoo.checkpoints.ctranslate2_file import MODEL_TYPE, write_model
 from zoo.checkpoints.families import Exported, Trained, get_writers
 from zoo.checkpoints.safetensors_file import write_safetensors
-from zoo.cli import ArgumentParser, run_process
 from zoo.errors import InputError
 from zoo.presets import workdir_path
 from zoo.registry import get_spec
-from zoo.startup import start_backend
+from zoo.runtime.cli import ArgumentParser, run_process
+from zoo.runtime.startup import start_backend
 from zoo.workdir import WorkDir, new_folder
 
 if TYPE_CHECKING:

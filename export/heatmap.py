@@ -24,8 +24,8 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.ft2font import FT2Font
 
-from zoo.cli import disk_full
 from zoo.errors import InputError
+from zoo.runtime.cli import disk_full
 from zoo.workdir import replacing
 
 _CELL = 0.3  # inches for a row or column

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from export.options import Export, option_rows, version_exists
-from zoo.cli import ArgumentParser, disk_full, run_process
 from zoo.decoding_options import add_ensemble, add_languages, together
 from zoo.errors import InputError
-from zoo.startup import without_greeting
+from zoo.runtime.cli import ArgumentParser, disk_full, run_process
+from zoo.runtime.startup import without_greeting
 
 
 def next_version(base: Path) -> int:

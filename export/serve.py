@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from export import server
-from zoo.cli import ArgumentParser, run_command
 from zoo.errors import InputError
-from zoo.startup import without_greeting, without_onednn
+from zoo.runtime.cli import ArgumentParser, run_command
+from zoo.runtime.startup import without_greeting, without_onednn
 
 STOCK_SERVER = "tensorflow_model_server"
 

@@ -27,7 +27,7 @@ from support.tiny_runs import (
     write_text,
 )
 
-from zoo.startup import collect_rarely
+from zoo.runtime.startup import collect_rarely
 
 # Two processes share the cores, and operations on a few numbers gain nothing from more threads.
 os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")

@@ -43,11 +43,11 @@ def test_faults_stand_in_their_files_and_name_fast_tests():
 
 def test_a_fault_is_in_the_module_and_not_in_the_file(monkeypatch):
     monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
-    monkeypatch.delitem(sys.modules, "zoo.locks", raising=False)
-    before = (ROOT / "zoo/locks.py").read_bytes()
-    Mutant("planted", "zoo/locks.py", "import contextlib\n", "import contextlib\n\nplanted = 7\n", ()).plant()
-    assert importlib.import_module("zoo.locks").planted == 7
-    assert (ROOT / "zoo/locks.py").read_bytes() == before
+    monkeypatch.delitem(sys.modules, "zoo.runtime.locks", raising=False)
+    before = (ROOT / "zoo/runtime/locks.py").read_bytes()
+    Mutant("planted", "zoo/runtime/locks.py", "import contextlib\n", "import contextlib\n\nplanted = 7\n", ()).plant()
+    assert importlib.import_module("zoo.runtime.locks").planted == 7
+    assert (ROOT / "zoo/runtime/locks.py").read_bytes() == before
 
 
 def test_a_fault_must_be_in_the_file_and_the_module_new():

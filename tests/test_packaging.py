@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 from support.every import every
 
 import zoo
-from zoo.extras import EXTRAS
+from zoo.runtime.extras import EXTRAS
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

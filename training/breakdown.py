@@ -16,7 +16,7 @@ import numpy as np
 
 from training.data import Dataset, TextData
 from zoo.errors import InputError
-from zoo.extras import missing_extra
+from zoo.runtime.extras import missing_extra
 from zoo.text import Tokenizer
 from zoo.workdir import replacing
 

@@ -10,7 +10,7 @@ from typing import Any
 from training.config.initial_run import spec_of
 from training.data import Pairs, ParallelData, load_data
 from zoo.errors import InputError
-from zoo.locks import exclusive
+from zoo.runtime.locks import exclusive
 from zoo.workdir import WorkDir, checksum, replacing
 
 PART = 500

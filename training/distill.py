@@ -14,8 +14,8 @@ from training.corpus_parts import check_translator
 from training.data import spec_forms
 from training.distillation import DistillationRequest, distill
 from training.startup import start_decoding
-from zoo.cli import ArgumentParser, run_process
 from zoo.errors import InputError
+from zoo.runtime.cli import ArgumentParser, run_process
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -10,10 +10,10 @@ from training.config.run_config import open_data
 from training.data import SPLITS, spec_forms
 from training.reranking import RERANKINGS, REVERSE_WEIGHT, check_advisers
 from training.startup import start_decoding
-from zoo.cli import ArgumentParser, run_process
 from zoo.decoding_options import RULES, add_ensemble, add_languages, check_ensemble, check_reranking
 from zoo.errors import InputError
-from zoo.startup import start_backend
+from zoo.runtime.cli import ArgumentParser, run_process
+from zoo.runtime.startup import start_backend
 
 
 def main(argv: Sequence[str] | None = None) -> None:

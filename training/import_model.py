@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from training.hardware.memory import return_freed_memory
-from zoo.cli import ArgumentParser, run_process
 from zoo.decoding_options import LANGUAGES, add_languages
-from zoo.startup import start_backend
+from zoo.runtime.cli import ArgumentParser, run_process
+from zoo.runtime.startup import start_backend
 
 DTYPES = ("float32", "bfloat16")
 """The types that weights can be stored in."""

@@ -20,10 +20,10 @@ from training.preparation.beam import on_beam
 from training.preparation.request import PreparationOptions, PreparationRequest
 from training.preparation.run import prepare
 from training.preparation.workers import WorkerLost, local
-from zoo.cli import ArgumentParser, run_process
-from zoo.cores import available_cores
 from zoo.errors import InputError
 from zoo.options import Option, read_values
+from zoo.runtime.cli import ArgumentParser, run_process
+from zoo.runtime.cores import available_cores
 
 _SETTINGS = (*VOCABULARY_SETTINGS, "max_examples")
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from training.loop.resolve import TrainingRun, resolve
-from zoo.cli import ArgumentParser, run_process
 from zoo.errors import InputError, unknown_name
 from zoo.presets import FOLDER, checksums
-from zoo.startup import start_backend
+from zoo.runtime.cli import ArgumentParser, run_process
+from zoo.runtime.startup import start_backend
 from zoo.workdir import CHECKSUMS, WorkDir
 
 LARGEST = 2 * 1024 * 1024

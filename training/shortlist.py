@@ -13,8 +13,8 @@ from training.config.initial_run import spec_of
 from training.config.run_config import open_data
 from training.data import spec_forms
 from training.startup import start_decoding
-from zoo.cli import ArgumentParser, run_process
 from zoo.errors import InputError
+from zoo.runtime.cli import ArgumentParser, run_process
 
 
 def main(argv: Sequence[str] | None = None) -> None:

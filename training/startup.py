@@ -1,6 +1,6 @@
 """Starts the backend for commands that decode."""
 
-from zoo.startup import start_backend, without_onednn
+from zoo.runtime.startup import start_backend, without_onednn
 
 
 def start_decoding() -> None:
@@ -8,6 +8,6 @@ def start_decoding() -> None:
     without_onednn()
     start_backend()
     from training.hardware.cores import use_cores
-    from zoo.cores import computing_cores
+    from zoo.runtime.cores import computing_cores
 
     use_cores(computing_cores())

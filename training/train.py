@@ -15,8 +15,8 @@ from training.data import spec_forms
 from training.hardware import supervisor
 from training.hardware.cluster import JOIN_SECONDS, Cluster, find_cluster
 from training.loop.resolve import TrainingRequest, TrainingRun, resolve_run
-from zoo.cli import ArgumentParser, run_process
-from zoo.startup import start_backend
+from zoo.runtime.cli import ArgumentParser, run_process
+from zoo.runtime.startup import start_backend
 from zoo.workdir import WorkDir
 
 

@@ -3,7 +3,7 @@
 Listing models is instant; Keras is imported on first access to a model or a layer.
 """
 
-import zoo.signals  # noqa: F401  isort: skip  # before the imports that take a while
+import zoo.runtime.signals  # noqa: F401  isort: skip  # before the imports that take a while
 
 import importlib
 import os

@@ -221,7 +221,7 @@ def _load(workdir: Path, weights: list[bytes]) -> str:
 def _resume(workdir: Path, weights: list[bytes]) -> str:
     """Returns what is wrong with how a damaged directory is resumed."""
     from training.train import main
-    from zoo.cli import run_command
+    from zoo.runtime.cli import run_command
 
     text = io.StringIO()
     try:

@@ -17,7 +17,7 @@ from benchmarks.results.pages import (
 )
 from benchmarks.results.pictures import draw_quality, draw_speed
 from benchmarks.results.rows import COLUMNS, append
-from zoo.cli import ArgumentParser, run_process
+from zoo.runtime.cli import ArgumentParser, run_process
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks.command import MeasurementParser
 from benchmarks.report import machine_and_commit
-from zoo.startup import without_greeting
+from zoo.runtime.startup import without_greeting
 
 CASES = ("start", "sentence", "clients", "latency", "throughput", "swaps", "soak", "hostile")
 

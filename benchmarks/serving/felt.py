@@ -24,7 +24,7 @@ from benchmarks.serving.load import PROTOCOLS, Felt, Load
 from benchmarks.serving.questions import MODEL
 from benchmarks.serving.server import HOST, OPTIONS, START, Server, free_port
 from export.convert import convert
-from zoo.cores import available_cores
+from zoo.runtime.cores import available_cores
 
 # A client that asks again soon where nobody listens yet.
 _IMPATIENT = [(f"grpc.{name}_reconnect_backoff_ms", 100) for name in ("initial", "min", "max")]

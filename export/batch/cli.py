@@ -16,9 +16,9 @@ from argparse import Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from zoo.beam import check_beam, make_pipeline
-from zoo.cli import ArgumentParser, disk_full, run_process
 from zoo.errors import InputError, unknown_name
+from zoo.runtime.beam import check_beam, make_pipeline
+from zoo.runtime.cli import ArgumentParser, disk_full, run_process
 
 if TYPE_CHECKING:
     import apache_beam

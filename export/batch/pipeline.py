@@ -28,9 +28,9 @@ from apache_beam.utils.shared import Shared
 
 from export.wire.lines import one_line
 from export.wire.tensors import as_text, to_rows
-from zoo.cli import disk_full
-from zoo.cores import available_cores
-from zoo.startup import one_core_for_each_operation, without_greeting, without_onednn
+from zoo.runtime.cli import disk_full
+from zoo.runtime.cores import available_cores
+from zoo.runtime.startup import one_core_for_each_operation, without_greeting, without_onednn
 
 FAILED = "failed"  # the counter of failed lines, and the prefix of the files that list them
 KEPT = "kept"  # the counter of the lines that earlier runs have finished

@@ -14,8 +14,8 @@ from export.client.flags import add_connection_flags, report_failure, tls_of
 from export.client.text_input import input_size, read_batches
 from export.wire.lines import one_line
 from export.wire.tensors import to_rows
-from zoo.cli import ArgumentParser, is_closed
 from zoo.errors import InputError
+from zoo.runtime.cli import ArgumentParser, is_closed
 
 Request = dict[str, list[bytes]]
 # Servers that batch require optional inputs to be sent for each text, unless a request has only one text.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from export.client.channel import MAX_RETRIES, Tls
 from export.client.errors import ServerError
-from zoo.cli import ArgumentParser, Command, run_command
+from zoo.runtime.cli import ArgumentParser, Command, run_command
 
 
 def add_connection_flags(parser: ArgumentParser) -> None:

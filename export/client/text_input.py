@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from export.client.api import BATCH_SIZE, batches
-from zoo.cli import is_closed
 from zoo.errors import InputError
+from zoo.runtime.cli import is_closed
 
 _CHUNK = 1 << 16  # bytes read at once
 

@@ -24,7 +24,7 @@ from export.client import Client
 from export.server import WITHOUT_EFFECT, ServerSettings, ServingError
 from export.server.settings import channel_arguments
 from export.wire.tensors import to_proto
-from zoo.cli import run_command
+from zoo.runtime.cli import run_command
 
 SECONDS = 60
 STEPS = np.array(400_000, np.int32)  # a second of work for the signature `slow`

@@ -3,7 +3,7 @@
 import random
 from pathlib import Path
 
-from zoo.cli import run_command
+from zoo.runtime.cli import run_command
 
 RECURRENT = (
     "model.embedding_dim=16 model.units=24 model.attention_units=16 model.readout_units=16 training.max_steps=60 "

@@ -9,8 +9,8 @@ from training import corpus_parts
 from training.back_translate import main
 from training.back_translation import BackTranslationRequest, back_translate
 from training.data import load_data
-from zoo.cli import run_command
 from zoo.errors import InputError
+from zoo.runtime.cli import run_command
 
 ANSWERS = {"eins": "one", "zwei drei": "two \n three", "": "nothing", "vier": " ", "fünf": "five"}
 

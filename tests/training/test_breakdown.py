@@ -13,8 +13,8 @@ from training.evaluate import main
 from training.tasks import get_task
 from training.tasks.metrics import translation_metrics
 from zoo.errors import InputError
-from zoo.extras import install_command
 from zoo.presets import checksums
+from zoo.runtime.extras import install_command
 from zoo.text import CharTokenizer, WordTokenizer
 from zoo.workdir import CHECKSUMS
 

@@ -15,8 +15,8 @@ from support.processes import SETTINGS, Trainings, write_lines
 from training.hardware.cluster import Cluster
 from training.loop.resolve import TrainingRequest
 from training.train import _parser
-from zoo.cli import run_command
 from zoo.registry import get_spec
+from zoo.runtime.cli import run_command
 
 DEPLOY = Path(__file__).resolve().parents[2] / "training" / "deploy"
 JOB_SETS = ("jobset.yaml", "jobset-tpu.yaml")

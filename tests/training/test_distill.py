@@ -9,9 +9,9 @@ from training import corpus_parts
 from training.data import Pairs, load_data
 from training.distill import main
 from training.distillation import DistillationRequest, best_of, distill
-from zoo.cli import run_command
 from zoo.errors import InputError
-from zoo.locks import exclusive
+from zoo.runtime.cli import run_command
+from zoo.runtime.locks import exclusive
 
 
 def teacher(answers, lowercase=False):

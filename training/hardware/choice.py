@@ -13,7 +13,7 @@ from training.hardware.mesh import Mesh
 from training.hardware.precision import dtype_policy, use_xla
 from training.hardware.processes import ALONE, Processes
 from zoo.errors import InputError
-from zoo.extras import install_command
+from zoo.runtime.extras import install_command
 
 
 @dataclass(frozen=True)

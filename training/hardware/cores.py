@@ -7,8 +7,8 @@ from typing import Any
 import keras
 
 from training.config.options import TrainingConfig
-from zoo.cores import available_cores, has_accelerator
 from zoo.errors import InputError
+from zoo.runtime.cores import available_cores, has_accelerator
 
 # For smaller parts of a batch, adding up the parts takes longer than separate cores save.
 _TOKENS_PER_CORE = 512

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import keras
 
-from zoo.cores import has_accelerator
+from zoo.runtime.cores import has_accelerator
 
 _ACCELERATORS = ("gpu", "tpu", "cuda")
 _WITH_BFLOAT16 = ("amx_bf16", "avx512_bf16")

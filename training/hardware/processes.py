@@ -24,7 +24,7 @@ import numpy as np
 
 from training.hardware.cluster import Cluster
 from zoo.errors import InputError
-from zoo.signals import exit_status, held_signal
+from zoo.runtime.signals import exit_status, held_signal
 
 # Longer than a process may be suspended, and shorter than the minute in which all must end.
 SILENCE = 45.0

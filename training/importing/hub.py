@@ -7,9 +7,9 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from zoo.cli import disk_full
 from zoo.errors import InputError
-from zoo.extras import install_command
+from zoo.runtime.cli import disk_full
+from zoo.runtime.extras import install_command
 
 FILES = (
     "README.md",

@@ -20,7 +20,7 @@ from training.loop.checkpoints import CheckpointWriter, averages_of
 from training.loop.failures import LossLost, Preempted
 from training.loop.state import RunState, append_to_log
 from zoo.errors import InputError
-from zoo.signals import held_signal
+from zoo.runtime.signals import held_signal
 from zoo.workdir import WorkDir
 
 Logs = Any
@@ -150,7 +150,7 @@ class Stop(keras.callbacks.Callback):
         batches_per_step: Number of batches whose gradients are accumulated in a step.
         writer: Writes the checkpoint.
         settle: Called before the checkpoint is written; raises an error if the loss is not finite.
-        hold: Called by a single process to hold signals, see `zoo.signals.holding_signals`.
+        hold: Called by a single process to hold signals, see `zoo.runtime.signals.holding_signals`.
     """
 
     def __init__(

@@ -6,9 +6,9 @@ import signal
 from collections.abc import Iterator
 
 from training.loop.checkpoint_files import list_checkpoints
-from zoo.cli import disk_full
 from zoo.errors import InputError
-from zoo.signals import NAMES, exit_status, received_signal
+from zoo.runtime.cli import disk_full
+from zoo.runtime.signals import NAMES, exit_status, received_signal
 from zoo.workdir import WorkDir
 
 

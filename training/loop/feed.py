@@ -9,7 +9,7 @@ import numpy as np
 
 from training.data.batching import Batch, Batches
 from training.hardware.memory import keep_freed_memory
-from zoo.signals import raise_if_received
+from zoo.runtime.signals import raise_if_received
 
 AHEAD = 3
 """Number of batches that another thread makes ahead of time."""

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Iterator
 
 from zoo.errors import InputError
-from zoo.locks import exclusive
+from zoo.runtime.locks import exclusive
 from zoo.workdir import WorkDir
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import keras
 
-from zoo.cli import import_from_here
 from zoo.errors import InputError
+from zoo.runtime.cli import import_from_here
 
 
 class Observer(keras.callbacks.CallbackList):

@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from training.loop.failures import LossLost
 from training.optimization.cross_entropy import perplexity
-from zoo.signals import held_signal
+from zoo.runtime.signals import held_signal
 
 SECONDS_UNNOTICED = 2.0
 """Seconds before `taking_long` writes a line."""

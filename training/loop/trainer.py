@@ -41,7 +41,7 @@ from training.loop.resolve import TrainingRun
 from training.loop.state import RunState, append_to_log, cut_log, final_metrics
 from training.optimization.optimizer import make_schedule
 from zoo.errors import InputError
-from zoo.signals import holding_signals
+from zoo.runtime.signals import holding_signals
 from zoo.workdir import ReadOnlyWorkDir, WorkDir
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from training.preparation.shard_job import Job
 from training.preparation.workers import Runner, Work
-from zoo.beam import make_pipeline
+from zoo.runtime.beam import make_pipeline
 
 
 def on_beam(flags: Sequence[str]) -> Runner:

@@ -30,7 +30,7 @@ from training.preparation.shard_job import PLAN, WORK, Job, Plan, Report, duplic
 from training.preparation.staging import StagedSplit, StagedTexts, stage
 from training.preparation.workers import Runner, Work, WorkerLost
 from zoo.errors import InputError
-from zoo.locks import exclusive
+from zoo.runtime.locks import exclusive
 from zoo.text import load_tokenizer
 from zoo.workdir import replacing
 

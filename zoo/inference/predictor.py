@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 
-from zoo.cores import computing_cores
+from zoo.runtime.cores import computing_cores
 
 MAX_PARALLEL_BATCHES = 8
 """Maximum number of batches that are computed at the same time; each needs memory."""

@@ -3,7 +3,7 @@
 import importlib
 from typing import Any
 
-from zoo.extras import missing_extra
+from zoo.runtime.extras import missing_extra
 
 
 def new_figure(**options: Any) -> Any:

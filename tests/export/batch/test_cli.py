@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from export import batch
-from zoo.cli import run_command
+from zoo.runtime.cli import run_command
 
 NEEDED = ["--model_path=m", "--input=x", "--output=y"]
 

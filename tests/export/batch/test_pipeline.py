@@ -24,7 +24,7 @@ from apache_beam.runners.portability.fn_api_runner.fn_runner import RunnerResult
 from export import batch  # noqa: E402
 from export.batch import pipeline  # noqa: E402
 from export.batch.pipeline import BatchSettings, Part, Translate, translate_files  # noqa: E402
-from zoo.cli import run_command  # noqa: E402
+from zoo.runtime.cli import run_command  # noqa: E402
 
 pytestmark = pytest.mark.nightly
 BAD = b"bad"

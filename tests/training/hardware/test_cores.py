@@ -13,8 +13,8 @@ from training.config.options import TrainingConfig
 from training.hardware import cores
 from training.hardware.cores import choose_cores, share_batches
 from training.optimization.consistency import repeat_rows, rows_together
-from zoo.cores import available_cores, computing_cores
 from zoo.errors import InputError
+from zoo.runtime.cores import available_cores, computing_cores
 
 # The norm of the gradient is clipped at every step, and many a batch has a number of rows that 2 or 3 do not divide.
 SETTINGS = (

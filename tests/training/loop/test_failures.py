@@ -21,7 +21,7 @@ from training.loop.resolve import TrainingRequest, resolve_run
 from training.train import main
 from zoo.errors import InputError
 from zoo.models.classifiers.cnn import CNNClassifier
-from zoo.signals import raising_signals
+from zoo.runtime.signals import raising_signals
 from zoo.workdir import WorkDir
 
 

@@ -9,8 +9,8 @@ import pytest
 from support.tiny_runs import CLASSIFIER, train
 
 from training.loop.lock import locked
-from zoo import locks
 from zoo.errors import InputError
+from zoo.runtime import locks
 from zoo.workdir import WorkDir
 
 HOLD = """

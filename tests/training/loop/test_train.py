@@ -194,7 +194,7 @@ def test_the_moving_average_is_validated_and_kept(small_run):
 
 KILLED_AT_STEP_5 = """
 import os, signal, sys
-from zoo.startup import start_backend
+from zoo.runtime.startup import start_backend
 
 start_backend()
 from training.loop.progress import Progress

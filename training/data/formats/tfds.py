@@ -375,7 +375,7 @@ def _value(feature: Any) -> bytes | int:
 
 @contextlib.contextmanager
 def _tensorflow_in_reach() -> Iterator[None]:
-    """Unblocks the import of TensorFlow, since TFDS treats the block of `zoo.startup` as a loaded TensorFlow."""
+    """Unblocks the import of TensorFlow: TFDS takes the block of `zoo.runtime.startup` for a loaded TensorFlow."""
     blocked = sys.modules.get("tensorflow", True) is None
     if blocked:
         del sys.modules["tensorflow"]

@@ -161,7 +161,7 @@ def test_of_one_text_the_last_tenth_is_held_out(prepared):
 
 
 def test_no_tensorflow_for_other_backends(prepared):
-    """As `zoo.startup.start_backend` leaves it, and without."""
+    """As `zoo.runtime.startup.start_backend` leaves it, and without."""
     code = (
         "import sys; from training.data import load_data; sys.modules['tensorflow'] = None;"
         "data = load_data('tfds:' + sys.argv[2]); assert len(data.split('train')) == 45;"

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from zoo.cli import ArgumentParser, run_command
 from zoo.errors import InputError
-from zoo.startup import without_greeting
+from zoo.runtime.cli import ArgumentParser, run_command
+from zoo.runtime.startup import without_greeting
 
 
 def raising(error):
@@ -66,7 +66,7 @@ def test_interruption(capsys):
 
 def test_the_greeting_is_held_back_and_nothing_else():
     code = (
-        "import os; from zoo.startup import without_greeting\n"
+        "import os; from zoo.runtime.startup import without_greeting\n"
         "with without_greeting():\n"
         "    os.write(2, b'WARNING: All log messages before absl::InitializeLog() is called\\n')\n"
         "    os.write(2, b'I0000 00:00:1.2 3 port.cc:153] oneDNN custom operations are on.\\n')\n"
@@ -89,7 +89,7 @@ def test_nothing_is_held_back_once_tensorflow_is_there(capfd, monkeypatch):
 
 PRINTS = """
 import sys
-from zoo.cli import run_command
+from zoo.runtime.cli import run_command
 def main(argv):
     files = [open("/dev/null") for _ in range(3)]
     print("a lot of text " * 100_000)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from zoo import extras
-from zoo.extras import EXTRAS, install_command, missing_extra
+from zoo.runtime import extras
+from zoo.runtime.extras import EXTRAS, install_command, missing_extra
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 # As `sitecustomize`, makes modules as absent as where they are not installed.
 NOT_INSTALLED = """

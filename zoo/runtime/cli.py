@@ -16,9 +16,9 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from zoo.errors import InputError
-from zoo.extras import missing_extra
-from zoo.signals import NAMES, exit_status, raising_signals, received_signal
-from zoo.startup import discard_output, open_standard_streams, without_greeting
+from zoo.runtime.extras import missing_extra
+from zoo.runtime.signals import NAMES, exit_status, raising_signals, received_signal
+from zoo.runtime.startup import discard_output, open_standard_streams, without_greeting
 
 Command = Callable[[Sequence[str] | None], None]
 

@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from zoo.cli import run_command
-from zoo.signals import Terminated, held_signal, holding_signals, raise_if_received, raising_signals
+from zoo.runtime.cli import run_command
+from zoo.runtime.signals import Terminated, held_signal, holding_signals, raise_if_received, raising_signals
 
 
 @pytest.fixture(autouse=True)

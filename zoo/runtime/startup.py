@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterator
 
 from zoo.errors import InputError
-from zoo.extras import EXTRAS, install_command
+from zoo.runtime.extras import EXTRAS, install_command
 
 # Notices, and the warning about a missing GPU; other lines are printed.
 _GREETING = re.compile(rb"WARNING: All log messages before absl|[IW]\d{4} |.*failed call to cuInit")

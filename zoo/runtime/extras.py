@@ -40,7 +40,7 @@ def missing_extra(error: ModuleNotFoundError) -> InputError | None:
 
 def install_command(extra: str) -> str:
     """Returns the command that installs an extra, from this clone or, in an installed package, from the index."""
-    root = Path(__file__).resolve().parents[1]
+    root = Path(__file__).resolve().parents[2]
     if not (root / "pyproject.toml").is_file():
         return f"pip install 'attention-zoo[{extra}]'"
     return f"pip install -e '{'.' if root == Path.cwd() else root}[{extra}]'"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from zoo.errors import InputError
-from zoo.extras import install_command
+from zoo.runtime.extras import install_command
 
 if TYPE_CHECKING:
     import apache_beam
