@@ -22,12 +22,14 @@ class LanguageModel(ZooModel):
         attention_kinds: The keys of what `attentions` returns.
         start_symbol: Whether a text begins with the start token.
         other_end_ids: Further tokens that end a text; in answers they are the end.
+        can_rewind: Whether `decode_steps` and `rewind` are available, for speculative decoding.
     """
 
     predicted = "tokens"
     attention_kinds: tuple[str, ...] = ()
     start_symbol = True
     other_end_ids: tuple[int, ...] = ()
+    can_rewind = False
 
     def represent(self, tokens):
         """Returns the vectors of tokens [B, T] that know those before them, [B, T, D]."""
@@ -59,6 +61,18 @@ class LanguageModel(ZooModel):
 
         Returns:
             Logits [B, V] for the token after them, and the new state.
+        """
+        raise NotImplementedError
+
+    def decode_steps(self, tokens, state):
+        """Reads tokens as `prefill` does, and returns logits [B, T, V] for the token after each, and the new state."""
+        raise NotImplementedError
+
+    def rewind(self, state, count):
+        """Returns the state before the last `count` tokens.
+
+        Raises:
+            ValueError: If the state does not contain that.
         """
         raise NotImplementedError
 

@@ -19,9 +19,13 @@ class Seq2SeqModel(ZooModel):
 
     Attributes:
         attends: Whether the model has attention weights.
+        can_rewind: Whether `decode_steps` and `rewind` are available, for speculative decoding.
+        shares_vocabulary: Whether a source id and an equal target id are the same token.
     """
 
     attends = True
+    can_rewind = False
+    shares_vocabulary = False
     input_names = ("source", "target")
     predicted = "target"
 
@@ -54,6 +58,18 @@ class Seq2SeqModel(ZooModel):
 
         The last tokens are [B]; the state is from `initial_state` or the step before, and the memory from `encode`.
         With a `readout`, from the method of that name, logits are those of its tokens alone, [B, C].
+        """
+        raise NotImplementedError
+
+    def decode_steps(self, tokens, state, memory, readout=None):
+        """Reads several tokens of each row, [B, T]; returns logits [B, T, V] for those after each, and the state."""
+        raise NotImplementedError
+
+    def rewind(self, state, count):
+        """Returns the state before the last `count` tokens.
+
+        Raises:
+            ValueError: If the state does not contain that.
         """
         raise NotImplementedError
 
