@@ -10,7 +10,7 @@ from export.graph.signatures import TEXTS, Answers, register_default, register_s
 from export.options import LanguageModelExportOptions
 from zoo import decoding
 from zoo.inference import LanguageModelRun
-from zoo.inference.generator import Generator, TextScorer, constraints, drafts
+from zoo.inference.generator import Generator, TextScorer, constraints, drafts, read_prompts
 from zoo.inference.predictions import TokenScorer
 from zoo.vocabulary import END, PAD, START
 
@@ -134,10 +134,15 @@ def sample(
     """A random continuation of each text."""
     prompt = graph.read(text)
     batch_size = tf.shape(prompt)[0]
-    ids, _ = decoding.sample(
-        lambda last, state, memory: graph.model.decode_step(last, state),
+    state, limited = read_prompts(
+        graph.model,
         graph.model.initial_state(batch_size),
         constraints(graph.model, prompt, graph.max_length, graph.options.no_repeat_ngram),
+    )
+    ids, _ = decoding.sample(
+        lambda last, state, memory: graph.model.decode_step(last, state),
+        state,
+        limited,
         seeds=seed[:, 0],
         row_numbers=seed[:, 1],
         # Values near zero select the most probable token.

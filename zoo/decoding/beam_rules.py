@@ -164,8 +164,10 @@ def beam_search(
     Reference:
         Wu et al. 2016, "Google's Neural Machine Translation System", section 7, https://arxiv.org/abs/1609.08144
     """
-    if constraints.begins_with_prompt:
-        raise ValueError("Beam search begins with the start token. Received: constraints.begins_with_prompt=True.")
+    if not isinstance(constraints.num_begun, int) or constraints.num_begun:
+        raise ValueError(
+            f"Beam search begins with the start token. Received: constraints.num_begun={constraints.num_begun}."
+        )
     nbest = nbest or beam_size
     search = BEAM_RULES[rules](alpha, beta, source_mask, nbest, step, constraints, resizes, beam_size)
     results = search.run(state, memory or {})

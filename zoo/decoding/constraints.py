@@ -46,8 +46,10 @@ class Constraints:
         room: The capacity: the largest of these, an integer or a scalar tensor, which is the width of the result.
         prompt: The tokens with which rows begin, int32 [B, P], padded at the end, P at least 1; or `None`.
         no_repeat_ngram: No n-gram of this size occurs twice, including the prompt's; 0 for no such constraint.
-        begins_with_prompt: Whether the first token of each prompt replaces the start token; no prompt may then be
-            empty. Beam search always begins with the start token.
+        num_begun: Number of tokens of the prompts with which rows begin before the first step, an integer or an int32
+            scalar, at most the length of the shortest prompt and the smallest of `max_lengths`. The initial state must
+            then contain all tokens before the last of these; if it is 0, rows begin with the start token. Beam search
+            requires 0.
         min_length: Minimum number of tokens before the end, including the prompt; at most `max_lengths`.
         forces_end: Whether the last token of a row of maximum length is the end, unless it belongs to the prompt. Its
             log probability is then not counted.
@@ -62,7 +64,7 @@ class Constraints:
     room: Any
     prompt: Any = None
     no_repeat_ngram: int = 0
-    begins_with_prompt: bool = False
+    num_begun: Any = 0
     min_length: int = 0
     forces_end: bool = False
 

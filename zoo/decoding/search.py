@@ -55,7 +55,7 @@ class Search:
         batch = ops.shape(self.constraints.max_lengths)[0]
         rows = {**self.initial_rows(batch), **self.constraints.by_row(), "sentence": ops.arange(batch, dtype="int32")}
         loop = {
-            "index": ops.full((), int(self.constraints.begins_with_prompt), dtype="int32"),
+            "index": ops.cast(self.constraints.num_begun, "int32"),
             "rows": rows,
             "state": state,
         }

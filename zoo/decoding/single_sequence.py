@@ -8,7 +8,7 @@ from keras import ops
 from zoo.decoding.constraints import ban_special
 from zoo.decoding.search import Rows, Search
 from zoo.decoding.top_k import argmax
-from zoo.row_selection import take_per_row
+from zoo.row_selection import take, take_per_row
 
 Choice = Callable[[Any, Rows, Any], Any]
 
@@ -30,14 +30,16 @@ class SingleSequenceSearch(Search):
     def initial_rows(self, batch: Any) -> Rows:
         ids = ops.full((batch, self.constraints.room), self.special.pad, dtype="int32")
         last = ops.full((batch,), self.special.start, dtype="int32")
-        if skips_start := self.constraints.begins_with_prompt:
-            last = self.constraints.prompt[:, 0]
-            ids = ops.where(ops.equal(self.columns, 0), last[:, None], ids)
+        begun = self.constraints.num_begun
+        if not isinstance(begun, int) or begun:
+            prompt = self.constraints.by_row()["prompt"]
+            ids = ops.where(self.columns < begun, prompt[:, : self.constraints.room], ids)
+            last = ops.where(begun > 0, take(prompt, ops.maximum(begun - 1, 0), axis=1), last)
         return {
             "ids": ids,
             "last": last,
             "log_prob": ops.zeros((batch,), dtype="float32"),
-            "finished": self.constraints.max_lengths <= int(skips_start),
+            "finished": self.constraints.max_lengths <= begun,
             **self.variables,
         }
 

@@ -18,7 +18,25 @@ def constraints(model: Any, prompt: Any, max_length: int, no_repeat_ngram: int) 
         prompt = ops.where(is_empty, START, prompt)
     limits = ops.full((ops.shape(prompt)[0],), max_length, dtype="int32")
     special = dataclasses.replace(TOKENS, other_ends=tuple(model.other_end_ids))
-    return decoding.Constraints(special, limits, max_length, prompt, no_repeat_ngram, not model.start_symbol)
+    num_begun = int(not model.start_symbol)
+    return decoding.Constraints(special, limits, max_length, prompt, no_repeat_ngram, num_begun)
+
+
+def read_prompts(model: Any, state: Any, constraints: decoding.Constraints) -> tuple[Any, decoding.Constraints]:
+    """Lets a model read the tokens that all prompts have by one call in place of a step for each.
+
+    Returns:
+        The new state and constraints; unchanged if the model reads one token at a time.
+    """
+    if not model.can_rewind:
+        return state, constraints
+    prompt, first = constraints.prompt, int(not model.start_symbol)
+    lengths = ops.sum(ops.cast(ops.not_equal(prompt, PAD), "int32"), axis=1)
+    shortest = ops.min(ops.append(lengths, ops.minimum(ops.shape(prompt)[1], constraints.room)))
+    if model.start_symbol:
+        prompt = ops.pad(prompt, ((0, 0), (1, 0)), constant_values=START)
+    state = model.read(prompt[:, : shortest - first], state)
+    return state, dataclasses.replace(constraints, num_begun=shortest)
 
 
 def drafts(model: Any, batch: Any, length: int) -> decoding.Drafts | None:
@@ -89,10 +107,14 @@ class Generator(Decoder):
     def search(self, inputs: dict[str, Any]) -> dict[str, Any]:
         options, prompt = self.options, inputs["prompt"]
         batch = ops.shape(prompt)[0]
+        state = self.model.initial_state(batch, None if self.resizes else options.max_length)
+        limited = constraints(self.model, prompt, options.max_length or 1, options.no_repeat_ngram)
+        if self.resizes:
+            state, limited = read_prompts(self.model, state, limited)
         search: dict[str, Any] = {
             "step": lambda last, state, memory: self.model.decode_step(last, state),
-            "state": self.model.initial_state(batch, None if self.resizes else options.max_length),
-            "constraints": constraints(self.model, prompt, options.max_length or 1, options.no_repeat_ngram),
+            "state": state,
+            "constraints": limited,
             "resizes": self.resizes,
             "drafts": drafts(self.model, batch, options.draft_length) if self.resizes else None,
         }

@@ -20,6 +20,13 @@ MUTANTS: list[Mutant] = [
         SPECULATIVE,
     ),
     Mutant(
+        "the last token that all prompts have is read twice",
+        "zoo/inference/generator.py",
+        "prompt[:, : shortest - first]",
+        "prompt[:, : shortest - first + 1]",
+        ("tests/zoo/inference/test_language_model_run.py",),
+    ),
+    Mutant(
         "rows advance as far as the fastest one",
         "zoo/decoding/speculative.py",
         "count = ops.min(",

@@ -72,7 +72,7 @@ def test_a_prompt_can_take_the_place_of_the_start_symbol(resizes):
     table = scripts(2, len(limits), 7, 5)
     usual = run_greedy(table, limits, 5, resizes, prompts)
     step, state = stepper(table)
-    begun = constraints(limits, 5, prompts, begins_with_prompt=True)
+    begun = constraints(limits, 5, prompts, num_begun=1)
     state["code"] += START  # so that the first token follows what the start token would have led to
     ids, log_probs = greedy_search(step, state, begun, resizes=resizes)
     np.testing.assert_array_equal(ops.convert_to_numpy(ids), usual[0])

@@ -55,7 +55,7 @@ def searches(draw):
     prompts = [tuple(draw(prompt)) for _ in range(batch)]
     options = {"forces_end": draw(st.booleans()), "min_length": draw(st.integers(0, min(3, *limits)))}
     if kind != "no prompt" and any(prompts):
-        options |= {"prompts": prompts, "begins_with_prompt": kind == "begins with a prompt"}
+        options |= {"prompts": prompts, "num_begun": int(kind == "begins with a prompt")}
     seed, length = draw(st.integers(0, 999)), draw(st.integers(1, 5))
     context = draw(st.lists(st.integers(2, 5), max_size=8))
     return seed, room, limits, options, length, context, draw(st.booleans()), draw(st.booleans())

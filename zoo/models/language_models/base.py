@@ -22,7 +22,7 @@ class LanguageModel(ZooModel):
         attention_kinds: The keys of what `attentions` returns.
         start_symbol: Whether a text begins with the start token.
         other_end_ids: Further tokens that end a text; in answers they are the end.
-        can_rewind: Whether `decode_steps` and `rewind` are available, for speculative decoding.
+        can_rewind: Whether `read`, `decode_steps` and `rewind` are available, for prompts and speculative decoding.
     """
 
     predicted = "tokens"
@@ -62,6 +62,10 @@ class LanguageModel(ZooModel):
         Returns:
             Logits [B, V] for the token after them, and the new state.
         """
+        raise NotImplementedError
+
+    def read(self, tokens, state):
+        """Reads tokens as `prefill` does, but possibly none, T ≥ 0, and returns the new state alone."""
         raise NotImplementedError
 
     def decode_steps(self, tokens, state):

@@ -137,6 +137,9 @@ class CausalLM(LanguageModel):
         last = hidden[:, -1] if self.final_norm is None else self.final_norm(hidden[:, -1])
         return self._logits(last), state
 
+    def read(self, tokens, state):
+        return self._continue(tokens, state)[1]
+
     def decode_steps(self, tokens, state):
         hidden, state = self._continue(tokens, state)
         return self._logits(hidden if self.final_norm is None else self.final_norm(hidden)), state
