@@ -10,7 +10,7 @@ import numpy as np
 
 from export.server.errors import invalid_argument
 from export.server.inference.limits import Limits
-from export.server.inference.predict import input_type
+from export.server.models.signatures import input_type
 from export.wire import base64_text
 from export.wire.protos import classification_pb2, example_pb2, input_pb2, meta_graph_pb2, regression_pb2
 from export.wire.tensors import as_text, to_list, type_name, type_of
