@@ -58,7 +58,7 @@ def make(name: str, folder: Path) -> None:
 
     The folder is replaced if it exists. Raises InputError if the preset takes more than `LARGEST` bytes.
     """
-    from training.evaluation import evaluate
+    from training.evaluation.evaluate import evaluate
     from training.loop.trainer import train
 
     recipe = RECIPES[name]

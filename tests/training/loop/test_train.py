@@ -265,7 +265,7 @@ def test_multi30k(tmp_path, capsys):
         pytest.skip("ZOO_DATA is not set")
     from export.saved_model import export_saved_model
     from export.server.models.saved_model import LoadedModel
-    from training.evaluation import evaluate
+    from training.evaluation.evaluate import evaluate
 
     spec = f"text:{os.environ['ZOO_DATA']}/multi30k:en-de"
     workdir = tmp_path / "run"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from training.evaluation import evaluate
+from training.evaluation.evaluate import evaluate
 from training.loop.resolve import TrainingRun, resolve
 from training.loop.trainer import train
 from zoo.workdir import WorkDir

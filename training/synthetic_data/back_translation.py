@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import zoo
-from training.corpus_parts import Report, identity, in_parts, one_line, parallel_data, write_split, writing
 from training.data import Pairs
 from training.data.dataset import SPLITS
 from training.data.files import read_lines
+from training.synthetic_data.parts import Report, identity, in_parts, one_line, parallel_data, write_split, writing
 from zoo.errors import InputError
 from zoo.workdir import checksum
 

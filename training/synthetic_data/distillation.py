@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import zoo
-from training.corpus_parts import Report, identity, in_parts, one_line, parallel_data, write_split, writing
 from training.data import Pairs
 from training.data.dataset import SPLITS
 from training.data.languages import language_of
+from training.synthetic_data.parts import Report, identity, in_parts, one_line, parallel_data, write_split, writing
 
 if TYPE_CHECKING:
     from zoo.inference.seq2seq_run import Seq2SeqRun
