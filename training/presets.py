@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from training.loop.resolve import TrainingRun, resolve
+from training.config.resolve import TrainingRun, resolve
 from zoo.errors import InputError, unknown_name
 from zoo.presets import FOLDER, checksums
 from zoo.runtime.cli import ArgumentParser, run_process

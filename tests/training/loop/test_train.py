@@ -13,9 +13,9 @@ import pytest
 from support.tiny_runs import CONVOLUTIONS, TRANSFORMER, run_quietly, train, write_text
 
 import zoo
+from training.config.resolve import resolve
 from training.config.run_config import RunConfig
 from training.data import load_data
-from training.loop.resolve import resolve
 from training.tasks import get_task
 from training.train import main
 from zoo.text import CharTokenizer, SubwordTokenizer
