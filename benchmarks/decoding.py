@@ -243,8 +243,8 @@ def write_untrained_workdir(path: Path, tokenizer: Any, name: str | None = None)
     """
     import keras
 
+    from training.config.resolve import resolve
     from training.loop.build import save_model
-    from training.loop.resolve import resolve
     from zoo.registry import create_model
     from zoo.vocabulary import END
     from zoo.workdir import WorkDir

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+from training.config.resolve import resolve
 from training.data import load_data
-from training.loop.resolve import resolve
 from training.tasks import get_task
 
 

@@ -19,7 +19,7 @@ MANY = 1_000_000
 
 def configure(task):
     """Returns the configuration of training for a task; its `model` and `options` are ours alone."""
-    from training.loop.resolve import resolve
+    from training.config.resolve import resolve
 
     options = {**task["options"], "dropout": task["dropout"]}
     settings = {

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.experiment import Cell, ExperimentRequest
-from training.loop.resolve import TrainingRequest, resolve_run
+from training.config.resolve import TrainingRequest, resolve_run
 from zoo.workdir import WorkDir
 
 

@@ -9,6 +9,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("zoo", "training", "export", "benchmarks", "experiments", "tests", "examples")
 HAS_A_PART_FOR_EACH_BACKEND = (
@@ -130,7 +132,7 @@ def test_rooms_import_what_the_table_allows_and_all_of_it():
     assert not spare
 
 
-def test_no_circles_and_one_door_of_the_server():
+def test_the_server_has_one_door():
     names = {
         (module, name)
         for module, path in modules()
@@ -139,8 +141,31 @@ def test_no_circles_and_one_door_of_the_server():
         if within(name, ["export.server"])
     }
     assert names == {("export.serve", "export.server")}, "and uses what `export/server/__init__.py` names"
-    graph = {module: set(imports(path, module, everywhere=False)) - {module} for module, path in modules()}
-    assert list(graphlib.TopologicalSorter(graph).static_order())  # raises CycleError, which names the circle
+
+
+def raise_for_circle(paths):
+    """Raises CycleError, which names the circle, if modules import each other in a circle, also in functions."""
+    graph = {module: set(imports(path, module)) - {module} for module, path in paths}
+    graphlib.TopologicalSorter(graph).prepare()
+
+
+def test_no_circles_of_modules():
+    raise_for_circle(modules())
+
+
+def test_a_circle_is_found_in_functions_and_in_type_checking(tmp_path):
+    sources = {
+        "a": "import keras\nimport house.b",
+        "b": "def f():\n    from house.c import g",
+        "c": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from house.a import f",
+    }
+    for name, source in sources.items():
+        (tmp_path / f"{name}.py").write_text(source, encoding="utf-8")
+    paths = [(f"house.{name}", tmp_path / f"{name}.py") for name in sources]
+    with pytest.raises(graphlib.CycleError) as error:
+        raise_for_circle(paths)
+    assert {*error.value.args[1]} == {"house.a", "house.b", "house.c"}
+    raise_for_circle(paths[1:])
 
 
 def test_tensorflow_is_not_imported_with_zoo_and_layers_are_written_in_keras_alone():

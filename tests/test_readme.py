@@ -12,7 +12,7 @@ from support.commands import parse
 from support.every import every
 
 import zoo
-from training.loop.resolve import resolve
+from training.config.resolve import resolve
 
 ROOT = Path(__file__).resolve().parent.parent
 OURS = ("zoo", "training", "export", "examples", "benchmarks", "experiments")

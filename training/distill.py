@@ -10,10 +10,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from training.corpus_parts import check_translator
 from training.data import spec_forms
-from training.distillation import DistillationRequest, distill
-from training.startup import start_decoding
+from training.hardware.startup import start_decoding
+from training.synthetic_data.distillation import DistillationRequest, distill
+from training.synthetic_data.parts import check_translator
 from zoo.errors import InputError
 from zoo.runtime.cli import ArgumentParser, run_process
 

@@ -4,12 +4,12 @@ import json
 import sys
 from collections.abc import Sequence
 
-from training.breakdown import KINDS
 from training.config.initial_run import spec_of
 from training.config.run_config import open_data
 from training.data import SPLITS, spec_forms
-from training.reranking import RERANKINGS, REVERSE_WEIGHT, check_advisers
-from training.startup import start_decoding
+from training.evaluation.breakdown import KINDS
+from training.evaluation.reranking import RERANKINGS, REVERSE_WEIGHT, check_advisers
+from training.hardware.startup import start_decoding
 from zoo.decoding_options import RULES, add_ensemble, add_languages, check_ensemble, check_reranking
 from zoo.errors import InputError
 from zoo.runtime.cli import ArgumentParser, run_process
@@ -95,7 +95,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         start_decoding()
     else:
         start_backend()
-    from training.evaluation import evaluate
+    from training.evaluation.evaluate import evaluate
 
     evaluate(
         arguments.workdir,

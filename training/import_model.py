@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from training.hardware.memory import return_freed_memory
+from training.hardware.startup import return_freed_memory
 from zoo.decoding_options import LANGUAGES, add_languages
 from zoo.runtime.cli import ArgumentParser, run_process
 from zoo.runtime.startup import start_backend

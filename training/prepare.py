@@ -16,10 +16,9 @@ from training.config.settings import parse_settings
 from training.config.tokenizer_files import checksums
 from training.config.vocabularies import VOCABULARY_SETTINGS
 from training.data import spec_forms
-from training.preparation.beam import on_beam
 from training.preparation.request import PreparationOptions, PreparationRequest
 from training.preparation.run import prepare
-from training.preparation.workers import WorkerLost, local
+from training.preparation.runners import WorkerLost, local, on_beam
 from zoo.errors import InputError
 from zoo.options import Option, read_values
 from zoo.runtime.cli import ArgumentParser, run_process

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from training.loop.resolve import TrainingRun, resolve
+from training.config.resolve import TrainingRun, resolve
 from zoo.errors import InputError, unknown_name
 from zoo.presets import FOLDER, checksums
 from zoo.runtime.cli import ArgumentParser, run_process
@@ -58,7 +58,7 @@ def make(name: str, folder: Path) -> None:
 
     The folder is replaced if it exists. Raises InputError if the preset takes more than `LARGEST` bytes.
     """
-    from training.evaluation import evaluate
+    from training.evaluation.evaluate import evaluate
     from training.loop.trainer import train
 
     recipe = RECIPES[name]

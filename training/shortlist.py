@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from training.config.initial_run import spec_of
 from training.config.run_config import open_data
 from training.data import spec_forms
-from training.startup import start_decoding
+from training.hardware.startup import start_decoding
 from zoo.errors import InputError
 from zoo.runtime.cli import ArgumentParser, run_process
 
@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if arguments.data:
         open_data(spec, arguments.data)
     start_decoding()
-    from training.shortlisting import write_shortlist
+    from training.shortlists.learning import write_shortlist
 
     options = {name: value for name, value in vars(arguments).items() if name not in ("workdir", "data")}
     print(json.dumps(write_shortlist(arguments.workdir, arguments.data, **options), ensure_ascii=False), flush=True)

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from training.config.initial_run import open_workdir
+from training.config.resolve import TrainingRequest, TrainingRun, resolve_run
 from training.config.settings import SECTIONS, read_settings
 from training.config.settings_help import describe
 from training.data import spec_forms
 from training.hardware import supervisor
 from training.hardware.cluster import JOIN_SECONDS, Cluster, find_cluster
-from training.loop.resolve import TrainingRequest, TrainingRun, resolve_run
 from zoo.runtime.cli import ArgumentParser, run_process
 from zoo.runtime.startup import start_backend
 from zoo.workdir import WorkDir

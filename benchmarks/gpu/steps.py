@@ -18,12 +18,12 @@ from benchmarks.gpu.serving import Answer, described, take_turns
 from benchmarks.gpu.trace import kernels_of, write_kernels
 from benchmarks.peers.batches import FIRST
 from benchmarks.zoo_adapter import MANY, configure, fixed_batch
+from training.config.resolve import resolve
 from training.data.batching import DocumentBatches
 from training.hardware.choice import Hardware
 from training.hardware.compiled_step import lower_step, step_state
 from training.loop.build import compile_model
 from training.loop.feed import TrainingFeed
-from training.loop.resolve import resolve
 
 Task = Mapping[str, Any]
 POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}

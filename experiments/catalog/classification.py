@@ -31,7 +31,7 @@ class Classification(Experiment):
         return grid(request.seeds, pooling=POOLINGS[::2] if request.quick else POOLINGS)
 
     def measure(self, cell, request):
-        from training.evaluation import evaluate
+        from training.evaluation.evaluate import evaluate
 
         settings = {"model.pooling": cell.settings["pooling"], "model.units": UNITS, **(QUICK if request.quick else {})}
         if request.steps:

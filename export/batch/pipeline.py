@@ -26,8 +26,8 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.metrics import Metrics
 from apache_beam.utils.shared import Shared
 
-from export.wire.lines import one_line
 from export.wire.tensors import as_text, to_rows
+from export.wire.text import one_line
 from zoo.runtime.cli import disk_full
 from zoo.runtime.cores import available_cores
 from zoo.runtime.startup import one_core_for_each_operation, without_greeting, without_onednn

@@ -12,8 +12,8 @@ from export.client.answers import Outputs, alignments, attends_to_itself
 from export.client.api import ATTENTION_SIGNATURE, BATCH_SIZE, DEFAULT_SIGNATURE, Client, batches
 from export.client.flags import add_connection_flags, report_failure, tls_of
 from export.client.text_input import input_size, read_batches
-from export.wire.lines import one_line
 from export.wire.tensors import to_rows
+from export.wire.text import one_line
 from zoo.errors import InputError
 from zoo.runtime.cli import ArgumentParser, is_closed
 

@@ -12,7 +12,7 @@ def consensus(texts: tf.Tensor, log_probs: tf.Tensor) -> tf.Tensor:
     """Returns the index [B] of the translation with the largest expected utility, `argmax_h Σ_r p(r) · chrF(h, r)`.
 
     p is the probability of a translation, normalized over the list; of equal utilities the first is chosen.
-    `training.reranking.consensus` computes the same in Python.
+    `training.evaluation.reranking.consensus` computes the same in Python.
 
     Args:
         texts: Translations of each text, strings [B, n].

@@ -4,7 +4,7 @@
 Dependencies have one direction. An arrow means "is used by":
 
     settings, config_files, logs, metrics → all others
-    batching → models.saved_model → models.loader
+    batching, models.signatures → models.saved_model → models.loader
     models.versions → models.manager → models.core → api.services → api.grpc_server, api.rest_server → model_server
     inference (message in, message out, on a loaded model) → models.loader, api.services
 

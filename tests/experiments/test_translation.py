@@ -10,8 +10,8 @@ import zoo
 from experiments import translation
 from experiments.catalog.zoo import MODELS
 from experiments.experiment import Cell, ExperimentRequest
+from training.config.resolve import resolve
 from training.config.run_config import RunConfig
-from training.loop.resolve import resolve
 from zoo.errors import InputError
 from zoo.workdir import WorkDir
 

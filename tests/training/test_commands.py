@@ -150,7 +150,7 @@ def test_good_data_are_trained_on_after_bad(train, folder, tmp_path, monkeypatch
     train()
     (folder / "val.en").write_bytes(good)
     monkeypatch.setattr("training.loop.trainer.fit", lambda *_: None)
-    monkeypatch.setattr("training.loop.trainer.finish", lambda *_: {"cross_entropy": 1.0})
+    monkeypatch.setattr("training.loop.trainer.set_final_weights", lambda *_: {"cross_entropy": 1.0})
     argv = ["--model", "transformer_tiny", "--data", f"text:{folder}:en-de", "--workdir", tmp_path / "run"]
     assert run_quietly(training.train.main, *argv, "--set", *TRANSFORMER) == 0
 

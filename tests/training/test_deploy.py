@@ -12,8 +12,8 @@ import yaml
 from support.deploy_files import KUBERNETES
 from support.processes import SETTINGS, Trainings, write_lines
 
+from training.config.resolve import TrainingRequest
 from training.hardware.cluster import Cluster
-from training.loop.resolve import TrainingRequest
 from training.train import _parser
 from zoo.registry import get_spec
 from zoo.runtime.cli import run_command

@@ -1,6 +1,8 @@
 """Builds the compiled model and the batches of a run, and saves its final model."""
 
+import random
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import keras
 
@@ -10,7 +12,9 @@ from training.hardware.choice import Hardware
 from training.hardware.cores import share_batches
 from training.hardware.devices import on_one_device
 from training.hardware.processes import bring_home
+from training.loop.precision import settle_precision
 from training.loop.prepare import PreparedRun
+from training.loop.progress import taking_long
 from training.optimization.class_weights import weigh_classes
 from training.optimization.consistency import regularise, repeat_rows, rows_together
 from training.optimization.cross_entropy import MeanOverTokens, TokenCrossEntropy, average_over_steps
@@ -22,6 +26,27 @@ from training.optimization.rematerialization import rematerialize
 from training.tasks import get_task
 from zoo.registry import create_model
 from zoo.workdir import WorkDir
+
+
+@dataclass(frozen=True)
+class BuiltRun:
+    """A prepared run with its precision, its compiled model and its batches."""
+
+    run: PreparedRun
+    model: keras.Model
+    batches: Batches
+    validation: Batches
+
+
+def build(run: PreparedRun, begun: bool) -> BuiltRun:
+    """Returns a run with its batches and its model; see `compile_model` for `begun`."""
+    with taking_long(f"encoding {len(run.data.split('train')):,} {run.task.unit} to train on"):
+        batches, validation = make_batches(run)
+    run = settle_precision(run, batches)
+    # Keras draws all its seeds from `random`. `keras.utils.set_random_seed` would import TensorFlow on every backend.
+    random.seed(run.config.training.seed)
+    model = compile_model(run.config, run.hardware, begun, run.class_weights)
+    return BuiltRun(run, model, batches, validation)
 
 
 def compile_model(

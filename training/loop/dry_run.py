@@ -1,21 +1,19 @@
 """Computes the costs of the steps of a run without running them."""
 
-import random
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import keras
 
+from training.config.resolve import TrainingRun
 from training.data.batching import Batch
 from training.hardware.choice import choose_hardware
 from training.hardware.compiled_step import compile_step, step_cost
 from training.hardware.devices import spread_over
-from training.loop.build import compile_model, make_batches
+from training.loop.build import build
 from training.loop.failures import explained
-from training.loop.precision import settle_precision
 from training.loop.prepare import prepare
-from training.loop.resolve import TrainingRun
 from zoo.errors import InputError
 from zoo.workdir import ReadOnlyWorkDir, WorkDir
 
@@ -40,16 +38,14 @@ def dry_run(workdir: WorkDir, run: TrainingRun) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as discarded, explained(workdir):
         prepared = prepare(ReadOnlyWorkDir(workdir.path, Path(discarded)), run, choose_hardware(run.config.training))
         with spread_over(prepared.hardware.devices, prepared.hardware.mesh):
-            batches, _ = make_batches(prepared)
-            prepared = settle_precision(prepared, batches)
-            random.seed(prepared.config.training.seed)
-            model = compile_model(prepared.config, prepared.hardware, run.begun, prepared.class_weights)
-            batch = max((batches.batch_of(step)[0] for step in range(min(len(batches), _NUM_BATCHES))), key=_tokens)
-            cost = step_cost(compile_step(model, batch))
+            built = build(prepared, run.begun)
+            batches = (built.batches.batch_of(step)[0] for step in range(min(len(built.batches), _NUM_BATCHES)))
+            batch = max(batches, key=_tokens)
+            cost = step_cost(compile_step(built.model, batch))
     return {
         "model": prepared.config.spec.name,
-        "weights": model.count_params(),
-        "precision": model.dtype_policy.name,
+        "weights": built.model.count_params(),
+        "precision": built.model.dtype_policy.name,
         "devices": max(1, len(prepared.hardware.devices)),
         "mesh": prepared.hardware.mesh and str(prepared.hardware.mesh),
         "batch": {name: list(array.shape) for name, array in batch[0].items()},

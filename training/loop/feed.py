@@ -8,7 +8,7 @@ import keras
 import numpy as np
 
 from training.data.batching import Batch, Batches
-from training.hardware.memory import keep_freed_memory
+from training.hardware.startup import keep_freed_memory
 from zoo.runtime.signals import raise_if_received
 
 AHEAD = 3

@@ -13,12 +13,12 @@ import keras
 
 from training.config.initial_run import may_differ
 from training.config.options import DataConfig, TrainingConfig
+from training.config.resolve import resolve
 from training.config.run_config import RunConfig
 from training.config.settings import AUTOMATIC, SECTIONS
 from training.config.tokenizer_files import tokenizer_files
 from training.data.registry import data_format
 from training.loop.prepare import PreparedRun, complete
-from training.loop.resolve import resolve
 from training.loop.state import RunState
 from training.optimization.losses import get_loss
 from zoo.workdir import WorkDir

@@ -7,13 +7,13 @@ from typing import Any, Self
 
 from training.config.class_weights import class_weights
 from training.config.initial_run import open_workdir
+from training.config.resolve import TrainingRun
 from training.config.run_config import RunConfig
 from training.config.vocabularies import Tokenizers
 from training.data import Dataset
 from training.data.fingerprint import check_unchanged, save_fingerprint
 from training.hardware.choice import Hardware
 from training.loop.progress import taking_long
-from training.loop.resolve import TrainingRun
 from training.tasks import Task, get_task
 from zoo.errors import InputError
 from zoo.text import load_tokenizers

@@ -1,13 +1,9 @@
 """The training loop: trains a resolved run into a work directory by Keras' `fit`."""
 
-import contextlib
 import dataclasses
 import math
-import os
-import random
 import sys
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,33 +12,32 @@ import keras
 import zoo
 from training.config.options import DataConfig, TrainingConfig
 from training.config.recipes import recipe
+from training.config.resolve import TrainingRun, check_vacant
 from training.config.run_config import RunConfig
 from training.data.batching import Batches
 from training.data.fingerprint import USED, identify
-from training.hardware.choice import Hardware, choose_hardware
+from training.hardware.choice import choose_hardware
 from training.hardware.devices import build_compiled, spread_over
 from training.hardware.peaks import symbols_per_second_at_peak
 from training.hardware.precision import without_rewriting
 from training.hardware.processes import ALONE, Processes, backend_versions
-from training.loop.build import compile_model, make_batches, save_model
+from training.loop.access import locked, only_chief_writes
+from training.loop.build import BuiltRun, build, save_model
 from training.loop.callbacks import Averages, Callbacks, Checkpoints, Stop
 from training.loop.checkpoint_files import checkpoint_path, list_checkpoints, set_damaged_aside, step_of
 from training.loop.checkpoints import CheckpointWriter, load_average, restore_checkpoint
 from training.loop.failures import explained
 from training.loop.feed import TrainingFeed, ValidationFeed
-from training.loop.lock import check_vacant, locked
 from training.loop.model_card import model_card
 from training.loop.observers import Observer
-from training.loop.precision import settle_precision
 from training.loop.prepare import PreparedRun, prepare
 from training.loop.profiling import Profile
 from training.loop.progress import Progress, announce, taking_long
-from training.loop.resolve import TrainingRun
 from training.loop.state import RunState, append_to_log, cut_log, final_metrics
 from training.optimization.optimizer import make_schedule
 from zoo.errors import InputError
 from zoo.runtime.signals import holding_signals
-from zoo.workdir import ReadOnlyWorkDir, WorkDir
+from zoo.workdir import WorkDir
 
 
 def train(
@@ -66,21 +61,22 @@ def train(
             process that differs from the others.
         RunStopped: If the run was interrupted, its loss is not finite, or memory or disk are full.
     """
-    with _view_of_process(workdir, processes) as workdir:
-        observers = [Profile(workdir.tensorboard)] if profile else []
-        observers += [Observer(callback) for callback in callbacks if processes.is_chief]
-        return _train_locked(workdir, _equal_run(run, processes), observers, processes)
-
-
-@contextlib.contextmanager
-def _view_of_process(workdir: WorkDir, processes: Processes) -> Iterator[WorkDir]:
-    """Yields the work directory, which is read-only except for the chief; only the chief writes files and logs."""
-    if processes.is_chief:
-        yield workdir
-        return
-    with tempfile.TemporaryDirectory() as discarded, open(os.devnull, "w") as nowhere:
-        with contextlib.redirect_stderr(nowhere):
-            yield ReadOnlyWorkDir(workdir.path, Path(discarded))
+    with only_chief_writes(workdir, processes) as workdir:
+        run = _equal_run(run, processes)
+        with locked(workdir):
+            if metrics := _begin(workdir, run, processes):
+                print(f"{workdir.path} is already trained", file=sys.stderr)
+                return metrics
+            with explained(workdir):
+                prepared = prepare(workdir, run, choose_hardware(run.config.training, processes))
+                with spread_over(prepared.hardware.devices, prepared.hardware.mesh):
+                    built = build(prepared, begun=bool(list_checkpoints(workdir.checkpoints)))
+                    state = _restore(workdir, built)
+                    observers = [Profile(workdir.tensorboard)] if profile else []
+                    observers += [Observer(callback) for callback in callbacks if processes.is_chief]
+                    fit(workdir, built, state, observers)
+                    processes.wait("checkpoints are written")
+                    return finish(workdir, built, state)
 
 
 def _equal_run(run: TrainingRun, processes: Processes) -> TrainingRun:
@@ -104,24 +100,19 @@ def _equal_run(run: TrainingRun, processes: Processes) -> TrainingRun:
     return dataclasses.replace(run, data=data)
 
 
-def _train_locked(workdir: WorkDir, run: TrainingRun, observers: Sequence[Any], processes: Processes) -> dict[str, Any]:
-    with locked(workdir) if processes.is_chief else contextlib.nullcontext():
-        workdir.remove_leftovers()
-        if run.begun:
-            if processes.is_chief:
-                set_damaged_aside(workdir.checkpoints)
-            processes.wait("checkpoints are complete")
-            changes = "".join(f", but {key}={value}" for key, value in run.changes.items())
-            print(f"resuming with the original settings of the run{changes}", file=sys.stderr)
-        else:
-            check_vacant(workdir)
-        if run.begun and not run.changes and (metrics := final_metrics(workdir)) and _is_intact(workdir):
-            print(f"{workdir.path} is already trained", file=sys.stderr)
-            return metrics
-        with explained(workdir):
-            prepared = prepare(workdir, run, choose_hardware(run.config.training, processes))
-            with spread_over(prepared.hardware.devices, prepared.hardware.mesh):
-                return _train(workdir, prepared, observers)
+def _begin(workdir: WorkDir, run: TrainingRun, processes: Processes) -> dict[str, Any] | None:
+    """Makes a work directory ready for a run; returns the metrics if the run has finished and its files are intact."""
+    workdir.remove_leftovers()
+    if not run.begun:
+        check_vacant(workdir)
+        return None
+    if processes.is_chief:
+        set_damaged_aside(workdir.checkpoints)
+    processes.wait("checkpoints are complete")
+    changes = "".join(f", but {key}={value}" for key, value in run.changes.items())
+    print(f"resuming with the original settings of the run{changes}", file=sys.stderr)
+    metrics = None if run.changes else final_metrics(workdir)
+    return metrics if metrics and _is_intact(workdir) else None
 
 
 def _is_intact(workdir: WorkDir) -> bool:
@@ -141,31 +132,19 @@ def _is_intact(workdir: WorkDir) -> bool:
     return True
 
 
-def _train(workdir: WorkDir, run: PreparedRun, observers: Sequence[Any]) -> dict[str, Any]:
-    with taking_long(f"encoding {len(run.data.split('train')):,} {run.task.unit} to train on"):
-        batches, validation = make_batches(run)
-    run = settle_precision(run, batches)
-    config, settings = run.config, run.config.training
-    # Keras draws all its seeds from `random`. `keras.utils.set_random_seed` would import TensorFlow on every backend.
-    random.seed(settings.seed)
-    begun = bool(list_checkpoints(workdir.checkpoints))
-    model = compile_model(config, run.hardware, begun, run.class_weights)
+def _restore(workdir: WorkDir, built: BuiltRun) -> RunState:
+    """Writes the configuration, and restores variables and state from the last checkpoint, if there is one."""
     # Written after all checks of data and options, since a directory with a configuration counts as a run.
-    workdir.write_text(workdir.config, config.to_json())
-    _announce_run(run, model)
-    state = _restore(workdir, model)
-    state.validate_on(identify(run.data.split("val")))
-    fit(workdir, settings, model, batches, validation, state, run.hardware, observers)
-    run.hardware.processes.wait("checkpoints are written")
-    final = finish(workdir, settings, model, validation, state)
-    num_tokens = sum(validation.tokens.values())
-    final |= run.task.derived(final["cross_entropy"], num_tokens, run.data.split("val"))
-    save_model(workdir, config, model)
-    workdir.write_text(workdir.model_card, model_card(run, model, state, final))
-    metrics = {"final": True, "step": state.rounds * settings.eval_every, **final}
-    # Written last, since a run with this line counts as finished.
-    append_to_log(workdir, metrics)
-    return metrics
+    workdir.write_text(workdir.config, built.run.config.to_json())
+    _announce_run(built.run, built.model)
+    checkpoints = list_checkpoints(workdir.checkpoints)
+    state = RunState(**restore_checkpoint(checkpoints[-1], built.model)) if checkpoints else RunState()
+    # A run that was killed may have logged a round whose checkpoint it did not write.
+    cut_log(workdir, step_of(checkpoints[-1]) if checkpoints else 0)
+    if checkpoints:
+        announce(f"resuming from {checkpoints[-1].name}")
+    state.validate_on(identify(built.run.data.split("val")))
+    return state
 
 
 def _announce_run(run: PreparedRun, model: keras.Model) -> None:
@@ -201,45 +180,26 @@ def _chosen_settings(config: RunConfig) -> list[str]:
     return [f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in chosen.items()]
 
 
-def _restore(workdir: WorkDir, model: keras.Model) -> RunState:
-    """Restores the model's variables from the last checkpoint and returns its state; a new state without one."""
-    checkpoints = list_checkpoints(workdir.checkpoints)
-    state = RunState(**restore_checkpoint(checkpoints[-1], model)) if checkpoints else RunState()
-    # A run that was killed may have logged a round whose checkpoint it did not write.
-    cut_log(workdir, step_of(checkpoints[-1]) if checkpoints else 0)
-    if checkpoints:
-        announce(f"resuming from {checkpoints[-1].name}")
-    return state
-
-
-def fit(
-    workdir: WorkDir,
-    settings: TrainingConfig,
-    model: keras.Model,
-    batches: Batches,
-    validation: Batches,
-    state: RunState,
-    hardware: Hardware,
-    observers: Sequence[Any] = (),
-) -> None:
+def fit(workdir: WorkDir, built: BuiltRun, state: RunState, observers: Sequence[Any] = ()) -> None:
     """Trains from `state`, which is updated in place, until the last step or early stopping."""
+    settings, hardware, model, batches = built.run.config.training, built.run.hardware, built.model, built.batches
     if state.has_stalled(settings.patience) or state.rounds >= settings.num_rounds:
         return  # The run was killed after its last round.
     rounds = state.rounds + 1 if state.batches else settings.num_rounds  # first the rest of an unfinished round
     batches.skip = state.batches
     schedule, accumulated = make_schedule(settings), settings.accumulate_steps
     done = state.rounds * settings.eval_every + state.batches // accumulated
-    best, at_peak = state.best, symbols_per_second_at_peak(model, batches, hardware)
+    at_peak = symbols_per_second_at_peak(model, batches, hardware)
     steps = (settings.total_steps, done, accumulated)
     compiled = model.train_function is not None
-    progress = Progress(*steps, schedule, batches.tokens, len(validation), best, at_peak, compiled)
+    progress = Progress(*steps, schedule, batches.tokens, len(built.validation), state.best, at_peak, compiled)
     keep = max(settings.average_checkpoints, 1)
     writer = CheckpointWriter(workdir, hardware.orbax)
     checkpoints = Checkpoints(workdir, state, settings.eval_every, keep, settings.patience, writer)
     closing: list[Any] = [progress, checkpoints, *observers]
     averages = [Averages()] if settings.ema else []
     build_compiled(model, batches.batch_of(0)[0])
-    training_feed, validation_feed = TrainingFeed(batches), ValidationFeed(validation)
+    training_feed, validation_feed = TrainingFeed(batches), ValidationFeed(built.validation)
     try:
         with without_rewriting(), holding_signals() as hold:
             stop = Stop(hardware.processes, state, settings.eval_every, accumulated, writer, progress.settle, hold)
@@ -258,12 +218,26 @@ def fit(
         for callback in closing:
             callback.close()
     if batches.skip and not state.has_stalled(settings.patience):
-        fit(workdir, settings, model, batches, validation, state, hardware, observers)
+        fit(workdir, built, state, observers)
     elif state.has_stalled(settings.patience):
         announce(f"stopped early: no better validation for {settings.patience} rounds")
 
 
-def finish(
+def finish(workdir: WorkDir, built: BuiltRun, state: RunState) -> dict[str, Any]:
+    """Writes the final model and its card, and returns its validation metrics, the last line of the log."""
+    run, settings = built.run, built.run.config.training
+    final: dict[str, Any] = set_final_weights(workdir, settings, built.model, built.validation, state)
+    num_tokens = sum(built.validation.tokens.values())
+    final |= run.task.derived(final["cross_entropy"], num_tokens, run.data.split("val"))
+    save_model(workdir, run.config, built.model)
+    workdir.write_text(workdir.model_card, model_card(run, built.model, state, final))
+    metrics = {"final": True, "step": state.rounds * settings.eval_every, **final}
+    # Written last, since a run with this line counts as finished.
+    append_to_log(workdir, metrics)
+    return metrics
+
+
+def set_final_weights(
     workdir: WorkDir, settings: TrainingConfig, model: keras.Model, validation: Batches, state: RunState
 ) -> dict[str, float]:
     """Sets the final weights and returns their validation metrics.

@@ -1,12 +1,11 @@
 """Cross-entropy over tokens, and the mean of a loss over the tokens of a batch."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import keras
 from keras import ops
-
-from training.optimization.losses import Loss
 
 
 def cross_entropy(tokens: Any, logits: Any, label_smoothing: float = 0.0) -> Any:
@@ -106,14 +105,16 @@ class MeanOverTokens(keras.losses.Loss):
     """The mean of a loss over the real tokens of the whole batch, those with weight 1.
 
     Args:
-        loss: The loss of a token; see `training.optimization.losses.register_loss`.
+        loss: The loss of a token, `loss(tokens, logits, label_smoothing)`; see `training.optimization.losses`.
         label_smoothing: Share ε of the target distribution that is spread over the vocabulary, in [0, 1).
 
     Reference:
         Szegedy et al. 2016, "Rethinking the Inception Architecture", section 7, https://arxiv.org/abs/1512.00567
     """
 
-    def __init__(self, loss: Loss = cross_entropy, label_smoothing: float = 0.0, name: str = "loss"):
+    def __init__(
+        self, loss: Callable[[Any, Any, float], Any] = cross_entropy, label_smoothing: float = 0.0, name: str = "loss"
+    ):
         super().__init__(name=name, reduction="mean_with_sample_weight")
         self.loss, self.label_smoothing = loss, label_smoothing
 

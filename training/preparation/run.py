@@ -25,10 +25,10 @@ from training.data.shards.manifest import NAME, FileEntry, Manifest, SplitEntry
 from training.preparation.by_length import write_order
 from training.preparation.duplicates import digests_path, make_digests, mark_duplicates
 from training.preparation.request import PreparationRequest
+from training.preparation.runners import Runner, Work, WorkerLost
 from training.preparation.sample import Sample
 from training.preparation.shard_job import PLAN, WORK, Job, Plan, Report, duplicates_path, make_shard
 from training.preparation.staging import StagedSplit, StagedTexts, stage
-from training.preparation.workers import Runner, Work, WorkerLost
 from zoo.errors import InputError
 from zoo.runtime.locks import exclusive
 from zoo.text import load_tokenizer

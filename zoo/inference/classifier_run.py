@@ -9,7 +9,7 @@ import numpy as np
 from zoo.errors import InputError
 from zoo.explorer import View
 from zoo.inference.answers import Answer
-from zoo.inference.exploring import classification_view
+from zoo.inference.exploring import attention_of, notes_on_length
 from zoo.inference.text_encoder_run import TextEncoderRun
 from zoo.workdir import WorkDir
 
@@ -63,4 +63,14 @@ class ClassifierRun(TextEncoderRun):
         return [Answer(self.classes[row.argmax()], row, self.classes) for row in probabilities]
 
     def _view(self, text: str) -> View:
-        return classification_view(self, text)
+        (ids,), (answer,) = self.ids([text]), self.classify([text])
+        order = np.argsort(-answer.probabilities, kind="stable")
+        return View(
+            "classifier",
+            self.spec.name,
+            text,
+            self.reader.pieces(ids),
+            attention_of(self.model.attentions, ids),
+            classes=[(self.classes[index], float(answer.probabilities[index])) for index in order],
+            notes=notes_on_length(self.reader, text, len(ids) - 1),
+        )

@@ -9,7 +9,7 @@ from zoo.decoding_options import SEED, GenerationOptions
 from zoo.explorer import View
 from zoo.inference.answers import TextAttention
 from zoo.inference.base_run import Inputs, Run, as_texts, cut_texts
-from zoo.inference.exploring import continuation_view
+from zoo.inference.exploring import answer_view, attention_of, notes_on_length
 from zoo.inference.generator import Generator, TextScorer
 from zoo.inference.predictions import Prediction, TokenScorer, read_predictions
 from zoo.inference.text_encoder_run import Tokenizers
@@ -190,7 +190,14 @@ class LanguageModelRun(Run):
         return [read_predictions(self.tokenizers.text, row, output) for row, output in zip(rows, outputs, strict=True)]
 
     def _view(self, text: str, **options: Any) -> View:
-        return continuation_view(self, text, **options)
+        (continuation,), (prompt,) = self.continuations([text], **options), self.ids([text])
+        whole = text + continuation.text
+        (ids,), (predictions,) = self.ids([whole]), self.predictions([whole])
+        before, weights = self.reader.pieces(ids), attention_of(self.model.attentions, ids)
+        length = min(len(prompt) - 1, len(ids))
+        answer = answer_view(continuation.text, continuation.log_prob, None, before, predictions, weights, length)
+        notes = notes_on_length(self.reader, whole, len(ids))
+        return View("language_model", self.spec.name, text, answers=[answer], notes=notes)
 
     def _text_after(self, length: int, ids: list[int]) -> str:
         """Returns the text of ids after that of the first `length` ids, including the space between both."""

@@ -13,7 +13,7 @@ from zoo.errors import InputError, unknown_name
 from zoo.explorer import View
 from zoo.inference.answers import TextAttention
 from zoo.inference.base_run import Inputs, Run, as_texts, read_texts
-from zoo.inference.exploring import translation_view
+from zoo.inference.exploring import answer_view, attention_of, notes_on_length
 from zoo.inference.predictions import Prediction, TokenScorer, read_predictions
 from zoo.inference.shortlist import Shortlist
 from zoo.inference.translator import LEAST_LOG_PROB, Scorer, Translator
@@ -214,7 +214,17 @@ class Seq2SeqRun(Run):
         ]
 
     def _view(self, text: str, beam_size: int = 5, **options: Any) -> View:
-        return translation_view(self, text, beam_size, **options)
+        (hypotheses,), (source,) = self.nbest([text], beam_size=beam_size, **options), self.source_ids([text])
+        predictions = self.predictions([text] * len(hypotheses), hypotheses)
+        encoder, answers = {}, []
+        for number, (hypothesis, of_tokens) in enumerate(zip(hypotheses, predictions, strict=True)):
+            before = [START, *hypothesis.ids[:-1]]
+            weights = attention_of(self.model.attentions, source, before)
+            encoder = {kind: weights.pop(kind) for kind in ("encoder",) if kind in weights}  # equal for all hypotheses
+            pieces = self.tokenizers.target.pieces(before)
+            answers.append(answer_view(hypothesis.text, hypothesis.log_prob, number, pieces, of_tokens, weights))
+        notes = notes_on_length(self.reader, text, len(source) - 1)
+        return View("seq2seq", self.spec.name, text, self.reader.pieces(source), encoder, answers, notes=notes)
 
     def _hypotheses(
         self,

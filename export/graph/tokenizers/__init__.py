@@ -7,7 +7,6 @@ request fail: invalid UTF-8 is read as U+FFFD, and ids outside the vocabulary ar
 from export.graph.tokenizers import (  # noqa: F401 (they register their classes)
     byte_level_bpe,
     characters,
-    mapped_subwords,
     subwords,
     wordpiece,
 )

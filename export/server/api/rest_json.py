@@ -10,10 +10,10 @@ import numpy as np
 
 from export.server.errors import invalid_argument
 from export.server.inference.limits import Limits
-from export.server.inference.predict import input_type
-from export.wire import base64_text
+from export.server.models.signatures import input_type
 from export.wire.protos import classification_pb2, example_pb2, input_pb2, meta_graph_pb2, regression_pb2
 from export.wire.tensors import as_text, to_list, type_name, type_of
+from export.wire.text import decode_base64
 
 Signature: TypeAlias = meta_graph_pb2.SignatureDef
 _BYTES_SUFFIX = "_bytes"  # outputs with this suffix are bytes instead of text
@@ -198,7 +198,7 @@ def _read_bytes(value: str | dict[str, Any]) -> bytes:
     if not _is_base64(value):
         raise invalid_argument(f"JSON Value: {quote(value)} not formatted correctly for base64 data")
     try:
-        return base64_text.decode(value["b64"])
+        return decode_base64(value["b64"])
     except ValueError as error:
         raise invalid_argument("Unable to base64 decode") from error
 

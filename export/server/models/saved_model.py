@@ -14,7 +14,7 @@ from tensorflow.python.client import pywrap_tf_session
 from export.server.batching import Batcher
 from export.server.context import RequestContext
 from export.server.errors import ServingError, deadline_exceeded, from_number, invalid_argument
-from export.server.inference.predict import answers_requests, choose_feeds, choose_fetches
+from export.server.models.signatures import answers_requests, choose_feeds, choose_fetches
 
 # The loader's errors for a directory that is not a complete SavedModel of known ops.
 _LOAD_ERRORS = (OSError, ValueError, KeyError, RuntimeError, tf.errors.OpError)

@@ -10,8 +10,8 @@ from support.exports import LoadedModel, ask
 
 from export.graph.consensus import chrf, consensus
 from export.saved_model import export_saved_model
-from training.reranking import Reranked
-from training.reranking import consensus as consensus_in_python
+from training.evaluation.reranking import Reranked
+from training.evaluation.reranking import consensus as consensus_in_python
 
 TEXTS = [
     "A man rides a horse .",

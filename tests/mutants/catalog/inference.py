@@ -181,9 +181,9 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "a view has the attention without the first token",
-        "zoo/inference/exploring.py",
-        "weights = [_weights(run.model.attentions, source, [START, *best.ids[:-1]])",
-        "weights = [_weights(run.model.attentions, source, best.ids)",
+        "zoo/inference/seq2seq_run.py",
+        "weights = attention_of(self.model.attentions, source, before)",
+        "weights = attention_of(self.model.attentions, source, hypothesis.ids)",
         VIEWS,
     ),
     Mutant(

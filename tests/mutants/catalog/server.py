@@ -146,7 +146,7 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "base64 that is none is read as far as it goes",
-        "export/wire/base64_text.py",
+        "export/wire/text.py",
         "_PATTERN.fullmatch(text)",
         "_PATTERN.match(text)",
         REST,
@@ -237,14 +237,14 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "base64 without padding is refused",
-        "export/wire/base64_text.py",
+        "export/wire/text.py",
         "len(padding) not in (0, expected)",
         "len(padding) != expected",
-        ("tests/export/wire/test_base64_text.py",),
+        ("tests/export/wire/test_text.py",),
     ),
     Mutant(
         "an answer with a line break is several lines",
-        "export/wire/lines.py",
+        "export/wire/text.py",
         'b" ".join(answer.splitlines())',
         "answer",
         ("tests/export/client/test_cli.py::test_an_answer_is_one_line",),

@@ -3,7 +3,7 @@
 import pytest
 
 from training.config.class_weights import class_weights, parse_class_weights
-from training.loop.resolve import resolve
+from training.config.resolve import resolve
 from zoo.errors import InputError
 
 CLASSES = ("a", "b,c", "d=1", "e")

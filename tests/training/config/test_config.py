@@ -7,9 +7,9 @@ import pytest
 
 import zoo
 from training.config.recipes import load_recipes, recipe
+from training.config.resolve import resolve
 from training.config.run_config import RunConfig
 from training.config.settings import parse_settings
-from training.loop.resolve import resolve
 from zoo.errors import InputError
 from zoo.registry import get_spec
 

@@ -5,9 +5,9 @@ import re
 
 import pytest
 
+from training.config.resolve import TrainingRequest, resolve, resolve_run
 from training.config.resume import resume
 from training.config.run_config import RunConfig
-from training.loop.resolve import TrainingRequest, resolve, resolve_run
 from zoo.errors import InputError
 from zoo.workdir import WorkDir
 

@@ -7,9 +7,9 @@ from support.tiny_runs import run_quietly
 
 import zoo
 from training.config.options import DataConfig, TrainingConfig
+from training.config.resolve import TrainingRequest, resolve
 from training.config.settings import read_settings
 from training.config.settings_help import describe
-from training.loop.resolve import TrainingRequest, resolve
 from training.train import main
 from zoo.errors import InputError
 from zoo.models.shared.transformer_options import TransformerOptions

@@ -13,11 +13,11 @@ from support.tiny_runs import TRANSFORMER, run_quietly, train
 
 import zoo
 from training.config.options import DataConfig
+from training.config.resolve import resolve
 from training.config.settings import read_settings
 from training.config.tokenizer_files import checksums, read_tokenizers, tokenizer_files
 from training.config.vocabularies import suggested, with_files
 from training.importing.workdir import import_checkpoint
-from training.loop.resolve import resolve
 from zoo.checkpoints.families.ctranslate2_layers import order_of
 from zoo.errors import InputError
 

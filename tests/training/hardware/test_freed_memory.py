@@ -6,7 +6,7 @@ import keras
 import pytest
 
 from training.data.batching import PairBatches
-from training.hardware.memory import keep_freed_memory
+from training.hardware.startup import keep_freed_memory
 from training.loop.feed import TrainingFeed
 
 BLOCK = 200_000  # bytes: beyond what TensorFlow leaves to the C library, below what it keeps itself

@@ -6,9 +6,9 @@ import pytest
 
 from training.config.mesh import parse_mesh
 from training.config.options import TrainingConfig
+from training.config.resolve import resolve
 from training.data.batching import Share
 from training.hardware.mesh import Mesh
-from training.loop.resolve import resolve
 from zoo.errors import InputError
 
 EIGHT = [f"gpu:{number}" for number in range(8)]

@@ -101,8 +101,8 @@ def test_what_is_left_out_is_named(encoder, classifier, capsys, tmp_path):
 
 
 def test_a_classifier_begins_from_a_sentence_encoder(encoder, tmp_path):
+    from training.config.resolve import resolve
     from training.config.settings import SECTIONS
-    from training.loop.resolve import resolve
     from training.optimization.fine_tuning import start_from
 
     (tmp_path / "data").mkdir()

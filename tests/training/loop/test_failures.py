@@ -13,11 +13,11 @@ from support.tiny_runs import CONVOLUTIONS, run_quietly, train
 
 import training.loop.checkpoints
 import training.loop.progress
+from training.config.resolve import TrainingRequest, resolve_run
 from training.loop.checkpoint_files import list_checkpoints
 from training.loop.failures import RunStopped, explained
 from training.loop.feed import ValidationFeed
 from training.loop.progress import Progress
-from training.loop.resolve import TrainingRequest, resolve_run
 from training.train import main
 from zoo.errors import InputError
 from zoo.models.classifiers.cnn import CNNClassifier

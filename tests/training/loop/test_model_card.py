@@ -8,11 +8,11 @@ import keras
 import pytest
 
 import zoo
+from training.config.resolve import TrainingRun, resolve
 from training.config.run_config import RunConfig
 from training.hardware.choice import Hardware
 from training.loop.model_card import command
 from training.loop.prepare import prepare
-from training.loop.resolve import TrainingRun, resolve
 from zoo.workdir import WorkDir
 
 
@@ -115,6 +115,6 @@ def test_the_command_of_a_run_that_began_from_another(labelled_workdir, labelled
         asked = ["--model", "self_attention_classifier", "--data", labelled_spec, *given]
         run = prepared(asked, tmp_path / "first")
         with monkeypatch.context() as patch:
-            patch.setattr("training.loop.resolve.inherited_settings", None)
+            patch.setattr("training.config.resolve.inherited_settings", None)
             line = command(run)
         assert prepared(line, tmp_path / "again").config == run.config

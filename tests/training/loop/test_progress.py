@@ -15,10 +15,10 @@ import keras
 import numpy as np
 import pytest
 
+from training.config.resolve import resolve
 from training.loop import progress as module
 from training.loop.failures import LossLost
 from training.loop.progress import Progress, announce, taking_long
-from training.loop.resolve import resolve
 from training.loop.trainer import _chosen_settings
 
 CLOCK = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"

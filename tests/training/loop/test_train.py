@@ -13,9 +13,9 @@ import pytest
 from support.tiny_runs import CONVOLUTIONS, TRANSFORMER, run_quietly, train, write_text
 
 import zoo
+from training.config.resolve import resolve
 from training.config.run_config import RunConfig
 from training.data import load_data
-from training.loop.resolve import resolve
 from training.tasks import get_task
 from training.train import main
 from zoo.text import CharTokenizer, SubwordTokenizer
@@ -265,7 +265,7 @@ def test_multi30k(tmp_path, capsys):
         pytest.skip("ZOO_DATA is not set")
     from export.saved_model import export_saved_model
     from export.server.models.saved_model import LoadedModel
-    from training.evaluation import evaluate
+    from training.evaluation.evaluate import evaluate
 
     spec = f"text:{os.environ['ZOO_DATA']}/multi30k:en-de"
     workdir = tmp_path / "run"

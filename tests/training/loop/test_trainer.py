@@ -8,7 +8,7 @@ from training.config.options import TrainingConfig
 from training.data.batching import WindowBatches
 from training.loop.checkpoints import CheckpointWriter
 from training.loop.state import RunState
-from training.loop.trainer import finish
+from training.loop.trainer import set_final_weights
 from zoo.workdir import WorkDir
 
 
@@ -31,5 +31,5 @@ def test_the_mean_of_the_last_checkpoints_is_kept_or_the_best_where_it_is_better
     best = min(values, key=lambda step: measure(values[step]))
     state = RunState(rounds=4, best=measure(values[best]), best_round=best // 10)
     settings = TrainingConfig(eval_every=10, average_checkpoints=2)
-    found = finish(workdir, settings, model, WindowBatches(np.arange(4, 30), 5, 10), state)
+    found = set_final_weights(workdir, settings, model, WindowBatches(np.arange(4, 30), 5, 10), state)
     assert (weight(), found) == (kept, {"cross_entropy": measure(kept), "loss": 0.25})

@@ -7,11 +7,11 @@ import pytest
 from support.tiny_runs import CLASSIFIER, run_quietly, write_labelled
 
 import zoo
+from training.config.resolve import TrainingRun, resolve
 from training.config.run_config import RunConfig
 from training.hardware.choice import Hardware
 from training.loop.build import compile_model
 from training.loop.prepare import prepare
-from training.loop.resolve import TrainingRun, resolve
 from training.optimization.fine_tuning import add_lora, copy_weights
 from training.train import main
 from zoo.errors import InputError

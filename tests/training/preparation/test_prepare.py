@@ -13,10 +13,10 @@ import zstandard
 from support.tiers import nightly_unless
 from support.tiny_runs import run_quietly, write_labelled, write_lines, write_text
 
+from training.config.resolve import resolve
 from training.config.run_config import RunConfig
 from training.data import load_data
 from training.data.shards.manifest import Manifest
-from training.loop.resolve import resolve
 from training.preparation import run, shard_job
 from training.preparation.duplicates import digests_path, make_digests, mark_duplicates
 from training.preparation.sample import Sample

@@ -4,7 +4,7 @@ import pytest
 import sacrebleu
 
 from training.data.languages import language_of, target_language
-from training.reranking import consensus
+from training.evaluation.reranking import consensus
 from training.tasks.metrics import bleu_tokenizer, translation_metrics
 
 

@@ -15,7 +15,7 @@ from support.tiers import nightly_unless
 import zoo
 from export.saved_model import export_saved_model
 from training.evaluate import main
-from training.evaluation import evaluate
+from training.evaluation.evaluate import evaluate
 from zoo.decoding_options import TranslationOptions
 from zoo.errors import InputError
 from zoo.inference.ensemble import Ensemble

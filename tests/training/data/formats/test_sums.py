@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 
+from training.config.resolve import resolve
 from training.data import TextData, load_data
 from training.data.formats import sums
-from training.loop.resolve import resolve
 from training.tasks import get_task
 from zoo.errors import InputError
 

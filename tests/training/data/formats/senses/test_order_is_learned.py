@@ -2,8 +2,8 @@
 
 import pytest
 
-from training.evaluation import evaluate
-from training.loop.resolve import TrainingRun, resolve
+from training.config.resolve import TrainingRun, resolve
+from training.evaluation.evaluate import evaluate
 from training.loop.trainer import train
 from zoo.workdir import WorkDir
 

@@ -11,8 +11,8 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
 from training.evaluate import main
-from training.evaluation import evaluate
-from training.reranking import RERANKINGS, Reranked, consensus
+from training.evaluation.evaluate import evaluate
+from training.evaluation.reranking import RERANKINGS, Reranked, consensus
 from zoo.errors import InputError
 
 TEXTS = ["A man rides a horse .", "A man is riding a horse .", "The man rides on a horse .", "Dogs run ."]
@@ -81,7 +81,9 @@ class Model:
 def chosen(monkeypatch, *arguments, **options):
     """The lists that a choice was made from, with log probabilities."""
     seen = []
-    monkeypatch.setattr("training.reranking.consensus", lambda texts, values, *_: seen.append((texts, values)) or 0)
+    monkeypatch.setattr(
+        "training.evaluation.reranking.consensus", lambda texts, values, *_: seen.append((texts, values)) or 0
+    )
     Reranked(*arguments, **options).translate(["x"], beam_size=2)
     return seen
 
@@ -121,8 +123,10 @@ def test_advisers_of_a_real_run(workdir, tmp_path, capsys):
 
 def test_smaller_weights_are_those_of_all_models(workdir, monkeypatch):
     rounded = []
-    monkeypatch.setattr("training.evaluation.round_weights", lambda model, kind: rounded.append((id(model), kind)))
-    monkeypatch.setattr("training.evaluation._likelihood", lambda *arguments: {"cross_entropy": 1.0})
+    monkeypatch.setattr(
+        "training.evaluation.evaluate.round_weights", lambda model, kind: rounded.append((id(model), kind))
+    )
+    monkeypatch.setattr("training.evaluation.evaluate._likelihood", lambda *arguments: {"cross_entropy": 1.0})
     monkeypatch.setattr(Reranked, "translate", lambda self, texts, **options: list(texts))
     options = {"rerank": "mbr", "beam_size": 2, "others": [workdir], "reverse": workdir}
     evaluate(workdir, split="val", weights="int8", **options)

@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import zoo
-from training.breakdown import KINDS, draw, grouped
 from training.config.initial_run import open_workdir
 from training.config.options import DataConfig
 from training.config.run_config import RunConfig, open_data
 from training.data import Dataset
+from training.evaluation.breakdown import KINDS, draw, grouped
+from training.evaluation.reranking import REVERSE_WEIGHT, Reranked, check_advisers
 from training.hardware.precision import use_xla
 from training.loop.feed import ValidationFeed
 from training.loop.model_card import note_evaluation, note_weights
 from training.optimization.cross_entropy import MeanOverTokens, TokenCrossEntropy
-from training.reranking import REVERSE_WEIGHT, Reranked, check_advisers
 from training.tasks import Task, get_task
 from zoo.decoding_options import LANGUAGES, TranslationOptions, check_reranking, together
 from zoo.errors import unknown_name
@@ -72,9 +72,9 @@ def evaluate(
         split: `train`, `val` or `test`.
         weights: The type that matrices of all models are rounded to first: `"float32"` (no rounding), `"bfloat16"` or
             `"int8"`, as in an export of such weights. The change of the metrics is then written to the model card.
-        by: `"length"` or `"frequency"`: also compute metrics of groups of sources, see `training.breakdown`, and draw
-            them into `evaluation/`.
-        rerank: One of `training.reranking.RERANKINGS`, to choose among the translations of a beam. Default: the best.
+        by: `"length"` or `"frequency"`: also compute metrics of groups of sources, see `training.evaluation.breakdown`,
+            and draw them into `evaluation/`.
+        rerank: One of `reranking.RERANKINGS`, to choose among the translations of a beam. Default: the best.
         others: Work directories of models whose translations are additional candidates of `rerank`, see `Reranked`.
         reverse: The work directory of a model of the reverse direction, whose score counts in `rerank`.
         reverse_weight: The weight of `reverse`. Default: 0.2.

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import zoo
-from training.corpus_parts import Report, identity, in_parts, one_line, parallel_data, write_split, writing
 from training.data import Pairs
-from training.data.dataset import SPLITS
 from training.data.files import read_lines
+from training.synthetic_data.parts import Report, identity, in_parts, one_line, parallel_data, write_corpus, writing
 from zoo.errors import InputError
 from zoo.workdir import checksum
 
@@ -94,11 +93,10 @@ def back_translate(
             [*train.source, *(f"{prefix}{source}" for source, _ in synthetic)],
             [*train.target, *(line for _, line in synthetic)],
         )
-        for split in SPLITS:
-            write_split(request.output, split, mixed if split == "train" else data.split(split))
+        spec = write_corpus(request.output, mixed, data)
     return {
         "pairs": len(mixed),
         "synthetic": len(synthetic),
         "left_out": len(lines) - len(synthetic),
-        "data": f"text:{request.output}:source-target",
+        "data": spec,
     }

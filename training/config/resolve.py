@@ -15,7 +15,6 @@ from training.config.vocabularies import suggested, with_files
 from training.data import Dataset
 from training.data.formats.prepared import fixed_settings
 from training.loop.checkpoint_files import last_step
-from training.loop.lock import check_vacant
 from training.optimization.losses import get_loss
 from zoo.errors import InputError
 from zoo.options import read_values
@@ -127,6 +126,14 @@ def resolve(
     )
     get_loss(config.training.loss)
     return config
+
+
+def check_vacant(workdir: WorkDir) -> None:
+    """Raises InputError if a work directory already contains a run."""
+    if workdir.config.exists():
+        raise InputError(
+            f"{workdir.path} already contains a run; add --resume to resume it, or choose another --workdir."
+        )
 
 
 def _fixed(data: str, requested: Settings) -> dict[str, Any]:

@@ -5,8 +5,8 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
-from training import ibm_model_1
-from training.ibm_model_1 import most_probable, translation_table
+from training.shortlists import ibm_model_1
+from training.shortlists.ibm_model_1 import most_probable, translation_table
 
 NULL = -1
 

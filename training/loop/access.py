@@ -1,30 +1,41 @@
-"""Ensures that a work directory has one run, and one writer at a time."""
+"""Access to a work directory during a training: one run, one process that writes."""
 
 import contextlib
+import os
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
+from training.hardware.processes import Processes
 from zoo.errors import InputError
 from zoo.runtime.locks import exclusive
-from zoo.workdir import WorkDir
+from zoo.workdir import ReadOnlyWorkDir, WorkDir
 
 
-def check_vacant(workdir: WorkDir) -> None:
-    """Raises InputError if a work directory already contains a run."""
-    if workdir.config.exists():
-        raise InputError(
-            f"{workdir.path} already contains a run; add --resume to resume it, or choose another --workdir."
-        )
+@contextlib.contextmanager
+def only_chief_writes(workdir: WorkDir, processes: Processes) -> Iterator[WorkDir]:
+    """Yields the work directory; only the chief writes files, and logs to standard error during the block."""
+    if processes.is_chief:
+        yield workdir
+        return
+    with tempfile.TemporaryDirectory() as discarded, open(os.devnull, "w") as nowhere:
+        with contextlib.redirect_stderr(nowhere):
+            yield ReadOnlyWorkDir(workdir.path, Path(discarded))
 
 
 @contextlib.contextmanager
 def locked(workdir: WorkDir) -> Iterator[None]:
     """Makes a work directory and keeps other processes from training into it during the block.
 
-    The lock is released when the process ends in any way. On systems without locks, there is no protection.
+    The lock is released when the process ends in any way. On systems without locks, there is no protection. A process
+    that does not write into the directory takes no lock.
 
     Raises:
         InputError: If the directory or a folder in it cannot be made, or another process trains into it.
     """
+    if not workdir.writes:
+        yield
+        return
     try:
         workdir.path.mkdir(parents=True, exist_ok=True)
     except OSError as error:

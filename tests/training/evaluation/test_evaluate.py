@@ -12,7 +12,7 @@ from support.tiny_runs import run_quietly, write_labelled, write_text
 from training.config.options import DataConfig
 from training.data import load_data
 from training.evaluate import main
-from training.evaluation import evaluate
+from training.evaluation.evaluate import evaluate
 from training.tasks import get_task
 from training.tasks.metrics import translation_metrics
 from zoo.errors import InputError
@@ -130,7 +130,7 @@ def test_where_nothing_may_be_written(tmp_path, labelled_workdir, labelled_spec,
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert run_quietly(main, "preset:small", "--data", labelled_spec, "--weights", "bfloat16") == 0
     assert json.loads(capsys.readouterr().out)["accuracy"] > 0.5
-    monkeypatch.setattr("training.evaluation.os.access", lambda path, mode: False)
+    monkeypatch.setattr("training.evaluation.evaluate.os.access", lambda path, mode: False)
     assert run_quietly(main, tmp_path / "small", "--split", "val") == 0
     printed = capsys.readouterr()
     assert json.loads(printed.out)["examples"] == 20

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from training.config.initial_run import spec_of
-from training.data import Pairs, ParallelData, load_data
+from training.data import SPLITS, Pairs, ParallelData, load_data
 from zoo.errors import InputError
 from zoo.runtime.locks import exclusive
 from zoo.workdir import WorkDir, checksum, replacing
@@ -99,12 +99,15 @@ def in_parts(
     return [row for file in files for row in json.loads(file.read_text(encoding="utf-8"))]
 
 
-def write_split(folder: Path, split: str, pairs: Pairs) -> None:
-    """Writes a split of the corpus, for `--data text:FOLDER:source-target`."""
-    sides: dict[str, Sequence[str]] = {"source": pairs.source, "target": pairs.target}
-    for side, lines in sides.items():
-        with replacing(folder / f"{split}.{side}") as temporary:
-            temporary.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+def write_corpus(folder: Path, train: Pairs, data: ParallelData) -> str:
+    """Writes a training split, beside the other splits of the data, and returns the SPEC of the corpus."""
+    for split in SPLITS:
+        pairs = train if split == "train" else data.split(split)
+        sides: dict[str, Sequence[str]] = {"source": pairs.source, "target": pairs.target}
+        for side, lines in sides.items():
+            with replacing(folder / f"{split}.{side}") as temporary:
+                temporary.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return f"text:{folder}:source-target"
 
 
 def one_line(text: str) -> str:

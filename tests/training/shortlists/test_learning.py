@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from support.tiny_runs import run_quietly
 
-from training.ibm_model_1 import most_probable, translation_table
 from training.shortlist import main
-from training.shortlisting import learn_shortlist, share_outside
+from training.shortlists.ibm_model_1 import most_probable, translation_table
+from training.shortlists.learning import learn_shortlist, share_outside
 from zoo.inference.shortlist import Shortlist
 
 SOURCES, TARGETS = [[5, 6, 2], [5, 7, 2], [8, 7, 2]], [[9, 10, 2], [9, 11, 2], [8, 11, 2, 11]]

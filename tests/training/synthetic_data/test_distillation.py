@@ -5,10 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from training import corpus_parts
 from training.data import Pairs, load_data
 from training.distill import main
-from training.distillation import DistillationRequest, best_of, distill
+from training.synthetic_data import parts
+from training.synthetic_data.distillation import DistillationRequest, best_of, distill
 from zoo.errors import InputError
 from zoo.runtime.cli import run_command
 from zoo.runtime.locks import exclusive
@@ -76,7 +76,7 @@ def test_capitals_do_not_count_against_a_teacher_that_writes_none():
 
 
 def test_a_command_that_was_killed_goes_on(tmp_path, corpus, monkeypatch):
-    monkeypatch.setattr(corpus_parts, "PART", 2)
+    monkeypatch.setattr(parts, "PART", 2)
     run, asked = teacher(ANSWERS), []
 
     def nbest(sources, beam_size, nbest=run.nbest):

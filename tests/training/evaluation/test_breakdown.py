@@ -7,9 +7,9 @@ import sys
 import pytest
 from support.tiny_runs import run_quietly
 
-from training.breakdown import draw, grouped
 from training.data import Labelled, LabelledData, TextData, load_data
 from training.evaluate import main
+from training.evaluation.breakdown import draw, grouped
 from training.tasks import get_task
 from training.tasks.metrics import translation_metrics
 from zoo.errors import InputError

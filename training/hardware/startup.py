@@ -1,8 +1,10 @@
-"""Settings of the C library's memory allocator."""
+"""Prepares the process of a command: the C library's memory allocator, and the backend for decoding."""
 
 import ctypes
 import sys
 from collections.abc import Mapping
+
+from zoo.runtime.startup import start_backend, without_onednn
 
 # Parameters of glibc's mallopt, and the largest values that it accepts or that have an effect.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
@@ -35,3 +37,13 @@ def _set(parameters: Mapping[int, int]) -> None:
     if mallopt is not None:
         for parameter, value in parameters.items():
             mallopt(parameter, value)
+
+
+def start_decoding() -> None:
+    """Starts the backend for a command that mostly decodes, several batches in parallel."""
+    without_onednn()
+    start_backend()
+    from training.hardware.cores import use_cores
+    from zoo.runtime.cores import computing_cores
+
+    use_cores(computing_cores())

@@ -1,4 +1,4 @@
-"""Base64 as TensorFlow Serving accepts it in JSON: with white space anywhere, and with or without padding."""
+"""Bytes as text: base64 as TensorFlow Serving accepts it in JSON, and answers as lines."""
 
 import base64
 import re
@@ -8,7 +8,7 @@ _PATTERN = re.compile(rf"([A-Za-z0-9+/{_SPACE}]*)([=.{_SPACE}]*)")
 _PADDING = {0: 0, 2: 2, 3: 1}  # padding characters by the number of digits in the last group
 
 
-def decode(text: str) -> bytes:
+def decode_base64(text: str) -> bytes:
     """Returns the bytes of a text in base64, as `absl::Base64Unescape` does.
 
     White space is skipped; padding, of `=` or `.`, must be complete or absent.
@@ -24,3 +24,8 @@ def decode(text: str) -> bytes:
     if expected is None or len(padding) not in (0, expected):
         raise ValueError(f"The last group of base64 is incomplete. Received: {text[-40:]!r}")
     return base64.b64decode(digits + "=" * expected)
+
+
+def one_line(answer: bytes) -> bytes:
+    """Returns an answer as one line: its line breaks are replaced by spaces."""
+    return b" ".join(answer.splitlines())

@@ -35,7 +35,7 @@ def consensus(texts: Sequence[str], log_probs: Sequence[float], reranking: str =
         InputError: For an unknown reranking.
 
     Example:
-        >>> from training.reranking import consensus
+        >>> from training.evaluation.reranking import consensus
         >>> consensus(["a cat", "the dog sleeps", "the dog sleeps here"], [-1.0, -1.1, -1.1])
         1
 

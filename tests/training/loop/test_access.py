@@ -8,14 +8,14 @@ import sys
 import pytest
 from support.tiny_runs import CLASSIFIER, train
 
-from training.loop.lock import locked
+from training.loop.access import locked
 from zoo.errors import InputError
 from zoo.runtime import locks
 from zoo.workdir import WorkDir
 
 HOLD = """
 import sys, time
-from training.loop.lock import locked
+from training.loop.access import locked
 from zoo.workdir import WorkDir
 
 with locked(WorkDir(sys.argv[1])):

@@ -1,4 +1,4 @@
-"""Runs jobs on processes of this machine."""
+"""Runs jobs on processes of this machine, or on Apache Beam, on any of its runners."""
 
 import multiprocessing
 import os
@@ -10,6 +10,7 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import wait
 
 from training.preparation.shard_job import Job
+from zoo.runtime.beam import make_pipeline
 
 Work = Callable[[Job], None]
 Runner = Callable[[Work, Sequence[Job]], Iterator[Job]]
@@ -59,3 +60,26 @@ def _begin_worker() -> None:
 def _end_with(sentinel: int) -> None:
     wait([sentinel])
     os._exit(1)
+
+
+def on_beam(flags: Sequence[str]) -> Runner:
+    """Returns a runner of jobs on Beam's runner with some flags, such as `["--runner=FlinkRunner"]`.
+
+    Workers read and write the folder of the preparation, which must have the same path for all of them. Requires the
+    extra `beam`.
+    """
+
+    def run(work: Work, jobs: Sequence[Job]) -> Iterator[Job]:
+        pipeline = make_pipeline(flags)  # raises if Beam is not installed
+        import apache_beam as beam
+
+        _ = (
+            pipeline
+            | "Jobs" >> beam.Create(list(jobs))
+            | "One job a worker" >> beam.Reshuffle()
+            | "Work" >> beam.Map(work)
+        )
+        pipeline.run().wait_until_finish()
+        yield from jobs
+
+    return run

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import zoo
-from training.corpus_parts import Report, identity, in_parts, one_line, parallel_data, write_split, writing
 from training.data import Pairs
-from training.data.dataset import SPLITS
 from training.data.languages import language_of
+from training.synthetic_data.parts import Report, identity, in_parts, one_line, parallel_data, write_corpus, writing
 
 if TYPE_CHECKING:
     from zoo.inference.seq2seq_run import Seq2SeqRun
@@ -86,14 +85,13 @@ def distill(
         train = Pairs(pairs.source, [row.text for row in rows])
         if request.references:
             train = Pairs([*train.source, *pairs.source], [*train.target, *pairs.target])
-        for split in SPLITS:
-            write_split(request.output, split, train if split == "train" else data.split(split))
+        spec = write_corpus(request.output, train, data)
     count = max(len(rows), 1)
     return {
         "pairs": len(train),
         "bleu": round(sum(row.bleu for row in rows) / count, 2),
         "chosen_bleu": round(sum(row.chosen_bleu for row in rows) / count, 2),
-        "data": f"text:{request.output}:source-target",
+        "data": spec,
     }
 
 

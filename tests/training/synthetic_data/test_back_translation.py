@@ -5,10 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from training import corpus_parts
 from training.back_translate import main
-from training.back_translation import BackTranslationRequest, back_translate
 from training.data import load_data
+from training.synthetic_data import parts
+from training.synthetic_data.back_translation import BackTranslationRequest, back_translate
 from zoo.errors import InputError
 from zoo.runtime.cli import run_command
 
@@ -41,7 +41,7 @@ def asked(monkeypatch):
         found.append((texts, beam_size))
         return [ANSWERS[text] for text in texts]
 
-    monkeypatch.setattr(corpus_parts, "PART", 2)
+    monkeypatch.setattr(parts, "PART", 2)
     monkeypatch.setattr("zoo.load", lambda path: SimpleNamespace(translate=translate))
     return found
 

@@ -11,8 +11,8 @@ import zoo
 from training.config.initial_run import open_workdir
 from training.config.run_config import RunConfig, open_data
 from training.data.encoding import encode_split
-from training.ibm_model_1 import most_probable, translation_table
 from training.loop.model_card import note_shortlist
+from training.shortlists.ibm_model_1 import most_probable, translation_table
 from training.tasks import get_task
 from zoo.errors import InputError
 from zoo.inference.shortlist import FILE, Shortlist, check_readout

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from export.wire import base64_text
+from export.wire.text import decode_base64
 
 BAD = ("#", "a", "aGk==", "aGk=a", "aaaaa", "aGVq=", "aGVqPg=", "a-_b", "aGk\x00", "aGkü", "=", "a===", "aGk=  =")
 
@@ -16,7 +16,7 @@ def test_what_is_taken_and_what_is_refused():
         text = base64.b64encode(data).decode()
         wrapped = base64.encodebytes(data).decode().replace("\n", "\r\n\t ")
         for form in (text, text.rstrip("="), text.replace("=", "."), wrapped, f"\v\f{text} \n", " ".join(text)):
-            assert base64_text.decode(form) == data, form
+            assert decode_base64(form) == data, form
     for text in BAD:
         with pytest.raises(ValueError, match="Received"):
-            base64_text.decode(text)
+            decode_base64(text)

@@ -1,0 +1,1 @@
+"""The shortlist of a translator: the likely translations of each token, by IBM model 1."""

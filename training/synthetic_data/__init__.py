@@ -1,0 +1,1 @@
+"""Parallel corpora whose texts come from models: distillation and back-translation."""
