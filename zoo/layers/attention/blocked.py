@@ -41,10 +41,10 @@ class BlockedAttention(MultiHeadAttention):
             )
 
     rule: VisibilityRule | None = None
-    may_choose = False
+    supports_choosing_rules = False
 
     @property
-    def whole_rule(self):
+    def effective_rule(self):
         if self.rule is None or type(self).sees is not BlockedAttention.sees:
             return None
         return self.rule if self.visibility is None else self.rule & self.visibility
@@ -57,7 +57,7 @@ class BlockedAttention(MultiHeadAttention):
 
     def _by_rule(self, visible):
         """Returns the visibility with the layer's own rule, or `None` if a subclass sees something else."""
-        if self.whole_rule is None:
+        if self.effective_rule is None:
             return None
         return dataclasses.replace(visible, rule=self.rule if visible.rule is None else self.rule & visible.rule)
 

@@ -51,7 +51,7 @@ class DifferentialAttention(MultiHeadAttention):
 
     saved_options = ("initial_lambda", "epsilon")
 
-    may_choose = False
+    supports_choosing_rules = False
 
     def __init__(self, num_heads, key_dim, value_dim=None, initial_lambda=0.8, epsilon=1e-5, use_bias=False, **kwargs):
         for option, default in (("query_dim", None), ("share_score", True)):

@@ -52,7 +52,7 @@ class LocalAttention(Attention):
     """
 
     saved_options = ("window", "alignment", "units")
-    may_choose = False
+    supports_choosing_rules = False
 
     def __init__(self, window, alignment="monotonic", score="general", units=None, **kwargs):
         super().__init__(score, **kwargs)
@@ -81,7 +81,7 @@ class LocalAttention(Attention):
         return super().first_position(lengths, causal) if causal else 0
 
     def step(self, query, value, key, cache, *, value_mask, key_mask, **options):
-        grows, masked = caches.grows(cache), value_mask is not None or key_mask is not None
+        grows, masked = caches.is_growing(cache), value_mask is not None or key_mask is not None
         if self.alignment == "predictive" and (grows or not masked):
             raise ValueError(
                 "`alignment='predictive'` must know the number of real keys: give a cache with room, from "

@@ -78,8 +78,8 @@ class MonotonicAttention(Attention):
     """
 
     saved_options = ("noise", "initial_offset", "hard")
-    follows = True
-    may_choose = False
+    is_recurrent = True
+    supports_choosing_rules = False
 
     def __init__(self, score="normalized_additive", noise=1.0, initial_offset=-1.0, hard=True, **kwargs):
         super().__init__(score, **kwargs)
@@ -106,14 +106,14 @@ class MonotonicAttention(Attention):
             return memory
         return {**memory, "seed": self.noise_generator.next()}
 
-    def first_weights(self, batch_size, length):
+    def initial_weights(self, batch_size, length):
         """Returns the weights before the first query, [B, S]: it begins at the first key."""
         first = ops.cast(ops.equal(ops.arange(length, dtype="int32"), 0), self.compute_dtype)
         return ops.broadcast_to(first[None], (batch_size, length))
 
     def attend(self, query, memory, visible, attention_bias, return_attention_scores, training):
         if "previous" not in memory:
-            previous = self.first_weights(ops.shape(query)[0], ops.shape(memory["value"])[1])
+            previous = self.initial_weights(ops.shape(query)[0], ops.shape(memory["value"])[1])
             memory = self.draw({**memory, "previous": previous}, training)
         fields = {field.name: getattr(visible, field.name) for field in dataclasses.fields(Visibility)}
         followed = _Followed(

@@ -217,8 +217,8 @@ class MultiHeadAttention(BaseAttention):
         return shape if self.positions is None else (*shape[:-1], self.positions.encoded_size(shape[-1]))
 
     @property
-    def places_inputs(self):
-        return self.positions is not None or super().places_inputs
+    def uses_positions(self):
+        return self.positions is not None or super().uses_positions
 
     def is_plain(self):
         parts = self.positions, self.query_norm, self.key_norm, self.logit_softcap, self.gate_dense
@@ -354,6 +354,10 @@ class MultiHeadAttention(BaseAttention):
     def is_pairwise(self):
         return super().is_pairwise() and keeps(self, PAIRWISE, ("compare_heads", "cap_scores", "sum_heads"))
 
+    @property
+    def needs_all_keys(self):
+        return self.score.needs_all_keys
+
     def pair_size(self):
         return self.score.hidden_size
 
@@ -402,10 +406,7 @@ class MultiHeadAttention(BaseAttention):
         Raises:
             ValueError: If the layer has not been built.
         """
-        if not self.built:
-            raise ValueError(
-                f"Build {type(self).__name__}, or call it, first: its kernels have the sizes of its inputs."
-            )
+        check_built(self)
         kernels = {
             "query": columns_of_heads(self.query_dense, self.query_dim),
             "key": columns_of_heads(self.key_dense, self.key_dense.units // self.memory_heads),

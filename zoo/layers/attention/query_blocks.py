@@ -54,7 +54,7 @@ class QueryBlocks:
     def cut_rows(self, tensor):
         """Returns the rows of each block, [..., C, R, D] from [..., T, D]."""
         shape, total = ops.shape(tensor), self.count * self.rows
-        if not (_equals(shape[-2], total) and _equals(self.skipped, 0)):
+        if not (_equal(shape[-2], total) and _equal(self.skipped, 0)):
             tensor = take_nearest_rows(tensor, consecutive(-self.skipped, total))
         return ops.reshape(tensor, (*shape[:-2], self.count, self.rows, shape[-1]))
 
@@ -62,13 +62,13 @@ class QueryBlocks:
         """Returns what `cut_rows` was given, [..., T, D] from [..., C, R, D]."""
         shape = ops.shape(blocks)
         joined = ops.reshape(blocks, (*shape[:-3], shape[-3] * shape[-2], shape[-1]))
-        if _equals(self.skipped, 0):
+        if _equal(self.skipped, 0):
             return joined[..., :length, :]
         return take_nearest_rows(joined, consecutive(self.skipped, length))
 
     def cut_keys(self, tensor):
         """Returns the keys in each window, [..., C, K, D] from [..., S, D]."""
-        if _equals(self.count, 1) and _equals(self.first_key, 0) and _equals(ops.shape(tensor)[-2], self.window):
+        if _equal(self.count, 1) and _equal(self.first_key, 0) and _equal(ops.shape(tensor)[-2], self.window):
             return ops.expand_dims(tensor, -3)
         keys = take_nearest_rows(tensor, ops.reshape(self.key_positions(), (-1,)))
         shape = ops.shape(keys)
@@ -84,7 +84,7 @@ class QueryBlocks:
 
     def cut_pairs(self, tensor):
         """Returns the pairs of each block, [..., C, R, K] from [..., T, S]; an axis of size 1 stands for all."""
-        tensor = with_a_row(ops.swapaxes(with_a_row(ops.swapaxes(tensor, -1, -2)), -1, -2))
+        tensor = with_spare_row(ops.swapaxes(with_spare_row(ops.swapaxes(tensor, -1, -2)), -1, -2))
         *leading, length, keys = ops.shape(tensor)
         rows = ops.clip(consecutive(-self.skipped, self.count * self.rows), 0, length - 1)
         columns = ops.clip(self.key_positions(), 0, keys - 1)
@@ -110,11 +110,11 @@ def take_nearest_rows(tensor, indices):
     """Returns the rows of `tensor` [..., L, D] at `indices` [P], which are clipped to 0 … L − 1, [..., P, D]."""
     last = ops.shape(tensor)[-2] - 1
     return ops.take(
-        with_a_row(tensor), ops.clip(indices, 0, last if isinstance(last, int) else ops.maximum(last, 0)), axis=-2
+        with_spare_row(tensor), ops.clip(indices, 0, last if isinstance(last, int) else ops.maximum(last, 0)), axis=-2
     )
 
 
-def with_a_row(tensor):
+def with_spare_row(tensor):
     """Returns `tensor` [..., L, D], with a row of zeros after the others if L is unknown and may be zero."""
     *leading, length, size = ops.shape(tensor)
     if isinstance(length, int):
@@ -122,6 +122,6 @@ def with_a_row(tensor):
     return ops.concatenate([tensor, ops.zeros((*leading, 1, size), dtype=tensor.dtype)], axis=-2)
 
 
-def _equals(size, expected):
+def _equal(size, expected):
     """Returns whether two sizes are known and equal."""
     return isinstance(size, int) and isinstance(expected, int) and size == expected

@@ -60,7 +60,7 @@ class MultiScaleRetention(StateAttention):
     """
 
     saved_options = ("decays",)
-    forgets_evenly = True
+    supports_pair_masks = True
 
     def __init__(self, num_heads, key_dim, value_dim=None, decays=None, use_bias=False, epsilon=1e-6, **kwargs):
         kwargs.setdefault("positions", RotaryPositions())

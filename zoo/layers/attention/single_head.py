@@ -77,6 +77,10 @@ class Attention(BaseAttention):
     def compare_layers(self):
         return [self.score]
 
+    @property
+    def needs_all_keys(self):
+        return self.score.needs_all_keys
+
     def pair_size(self):
         return self.score.hidden_size
 

@@ -36,7 +36,7 @@ class StateAttention(MultiHeadAttention):
 
     saved_options: tuple[str, ...] = ("epsilon",)
     has_gate = True
-    forgets_evenly = False
+    supports_pair_masks = False
     """Whether no key has an effect on what is left of another, so that pairs of query and key can be masked."""
 
     def __init__(self, num_heads, key_dim, value_dim=None, use_bias=False, epsilon=1e-6, **kwargs):
@@ -114,14 +114,14 @@ class StateAttention(MultiHeadAttention):
     ):
         if attention_bias is not None:
             raise ValueError(f"{type(self).__name__} has no softmax: it takes no `attention_bias`.")
-        if visible.pair_mask is not None and not self.forgets_evenly:
+        if visible.pair_mask is not None and not self.supports_pair_masks:
             raise ValueError(
                 f"{type(self).__name__} takes no `attention_mask`: a key changes what is left of the others, also for "
                 "a query that may not see it. Use `value_mask`, which hides it from all."
             )
         visible = dataclasses.replace(visible, causal=True)
         inputs = masks.zero_masked(query, visible.query_mask)
-        query = self.project_query(inputs, self._placed(start_index))
+        query = self.project_query(inputs, self._input_start(start_index))
         if self._needs_pairs(query, memory, visible):
             results = self.attend(query, memory, visible, None, return_attention_scores, False)
         else:

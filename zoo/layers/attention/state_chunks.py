@@ -44,7 +44,7 @@ def attend_by_state(query, key, value, log_decay, start, before, size):
     return rows.join_rows(ops.matmul(pairs, value) + earlier, length), states[:, :, -1]
 
 
-def fading_sums(added, log_decay, before, size):
+def decaying_sums(added, log_decay, before, size):
     """Returns `c_t = exp(g_t) ⊙ c_{t−1} + a_t` for all positions, [B, T, D], and the last one, [B, D].
 
     Args:

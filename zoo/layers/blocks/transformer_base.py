@@ -99,13 +99,13 @@ class TransformerBlock(ReturnsMore, SavesOptions):
         if mask is None or cache is None:
             return mask, mask
         mask, length = check_mask(mask, "mask", (2,)), length_of(inputs)
-        room = caches.room_for(cache, length) if "key" in cache else None  # a cache of sums has no room to cover
+        room = caches.capacity_after(cache, length) if "key" in cache else None  # a cache of sums has no room to cover
         if sizes_differ(mask.shape[1], room):
             raise ValueError(
                 f"With a cache, `mask` must be [B, L], L = {room}: it covers all positions of the cache, not the new "
                 f"ones alone. Received: shape={tuple(mask.shape)}."
             )
-        return slice_mask(mask, value_of(caches.position(cache)), value_of(length)), mask
+        return slice_mask(mask, value_of(caches.next_position(cache)), value_of(length)), mask
 
     def attend(self, attention, query, return_attention_scores=False, cache=None, attention_bias=None, **arguments):
         """Returns an attention layer's output, its weights and its new cache, the last two `None` if not asked for.

@@ -110,7 +110,7 @@ class TransformerDecoderBlock(TransformerBlock):
                     "Rows cannot share a memory whose attention depends on the positions of queries. "
                     f"Received: sharing={sharing}."
                 )
-            source["start_index"] = 0 if cache is None else value_of(caches.position(cache))
+            source["start_index"] = 0 if cache is None else value_of(caches.next_position(cache))
         hidden, self_scores, cache, query_mask = self.attend_within(
             self.self_attention,
             inputs,

@@ -8,7 +8,7 @@ from zoo.layers.core.kernels import defers_weight_gradients
 from zoo.layers.core.masks import check_mask
 from zoo.layers.core.saving import SavesOptions
 from zoo.layers.recurrent.base_cell import BaseAttentionCell, join_output
-from zoo.layers.recurrent.loops import run, with_a_step, without_the_step
+from zoo.layers.recurrent.loops import pad_empty_sequence, remove_padding, run
 
 
 class _BoundCell:
@@ -98,10 +98,10 @@ class AttentionRNN(ReturnsMore, SavesOptions):
         inputs_mask=None,
     ):
         mask = check_mask(inputs_mask if mask is None else mask, "mask", (2,))
-        steps, mask = with_a_step(inputs, mask)
+        steps, mask = pad_empty_sequence(inputs, mask)
         memory_mask = check_mask(single_mask(memory_mask), "memory_mask", (2,))
         memory = self.cell.project_memory(memory, memory_mask)
-        if self.cell.keeps_alignment:
+        if self.cell.has_alignment_state:
             memory = self.cell.attention.draw(memory, training)
         bound = _BoundCell(
             self.cell,
@@ -120,7 +120,7 @@ class AttentionRNN(ReturnsMore, SavesOptions):
             output, new_states = run(
                 lambda inputs, states, product: bound(inputs[0], states, product=product), [steps], states, deferred
             )
-        output, states = without_the_step(inputs, output, new_states, states)
+        output, states = remove_padding(inputs, output, new_states, states)
         output, weights = self.cell.split_output(output) if return_attention_scores else (output, None)
         return pack_results(output, weights, states if return_state else None)
 

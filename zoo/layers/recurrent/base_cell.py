@@ -54,7 +54,7 @@ class BaseAttentionCell(KeepsQuantization):
         self.attention = check_layer("attention", attention)
         self.memory_dim = check_size("memory_dim", memory_dim)
         self.return_attention_scores = return_attention_scores
-        if self.keeps_coverage and attention.has_heads:
+        if self.has_coverage_state and attention.has_heads:
             raise ValueError(f"Coverage is of one head. Received: attention={type(attention).__name__}.")
         for inner in self._inner_cells():
             check_no_dropout("cell", inner)
@@ -83,24 +83,24 @@ class BaseAttentionCell(KeepsQuantization):
         return self.attention.compute_output_shape((None, 1, self.query_dim), (None, None, self.memory_dim))[-1]
 
     @property
-    def counts_steps(self):
+    def has_step_counter(self):
         """Whether the number of the step is among the states."""
         return bool(getattr(self.attention, "needs_query_position", False))
 
     @property
-    def keeps_coverage(self):
+    def has_coverage_state(self):
         """Whether the sum of the weights of all steps, [B, S], is among the states."""
         return isinstance(getattr(self.attention, "score", None), CoverageScore)
 
     @property
-    def keeps_alignment(self):
+    def has_alignment_state(self):
         """Whether the weights of the step before, [B, S], are among the states."""
-        return bool(getattr(self.attention, "follows", False))
+        return bool(getattr(self.attention, "is_recurrent", False))
 
     @property
     def attends_in_order(self):
         """Whether the weights of a step depend on those before, so that no call can tell those of all steps at once."""
-        return self.keeps_coverage or self.keeps_alignment
+        return self.has_coverage_state or self.has_alignment_state
 
     @property
     def fed_state_sizes(self):
@@ -110,8 +110,8 @@ class BaseAttentionCell(KeepsQuantization):
     @property
     def own_state_sizes(self):
         """Sizes of the states that change at every step, `None` for that of the memory; they come before the memory."""
-        attended, counters = [None] * (self.keeps_coverage + self.keeps_alignment), [2] if self.counts_steps else []
-        return [*self.inner_state_sizes, *self.fed_state_sizes, *attended, *counters]
+        weights = [None] * (self.has_coverage_state + self.has_alignment_state)
+        return [*self.inner_state_sizes, *self.fed_state_sizes, *weights, *([2] if self.has_step_counter else [])]
 
     @property
     def state_size(self):
@@ -189,8 +189,8 @@ class BaseAttentionCell(KeepsQuantization):
             )
         sizes = [memory_length if size is None else size for size in sizes[len(states) :]]
         first = [ops.zeros((batch_size, size), dtype=self.compute_dtype) for size in sizes]
-        if first and self.keeps_alignment:
-            first[-1 - self.counts_steps] = self.attention.first_weights(batch_size, memory_length)
+        if first and self.has_alignment_state:
+            first[-1 - self.has_step_counter] = self.attention.initial_weights(batch_size, memory_length)
         return [*states, *first]
 
     def initial_states(self, memory, memory_mask=None, inner_states=None):
@@ -250,9 +250,9 @@ class BaseAttentionCell(KeepsQuantization):
             product: See `step`.
         """
         states, options = list(states), {}
-        counters = states.pop() if self.counts_steps else None
-        alignment = states.pop() if self.keeps_alignment else None
-        attended = states.pop() if self.keeps_coverage else None
+        counters = states.pop() if self.has_step_counter else None
+        alignment = states.pop() if self.has_alignment_state else None
+        attended = states.pop() if self.has_coverage_state else None
         if counters is not None:
             options["start_index"] = step_number(counters)
         if sharing > 1 and (counters is not None or self.attends_in_order):

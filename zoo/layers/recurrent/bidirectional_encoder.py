@@ -8,7 +8,7 @@ from zoo.layers.core.checks import check_size
 from zoo.layers.core.dropout import Dropout
 from zoo.layers.core.masks import check_mask
 from zoo.layers.core.saving import SavesOptions
-from zoo.layers.recurrent.loops import LAYERS, with_a_step, without_the_step
+from zoo.layers.recurrent.loops import LAYERS, pad_empty_sequence, remove_padding
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
@@ -91,9 +91,9 @@ class BidirectionalEncoder(ReturnsMore, SavesOptions):
 
     def call(self, inputs, mask=None, return_state=False, training=None, segments=None):
         mask = check_mask(mask, "mask", (2,))
-        (hidden, mask), states = with_a_step(inputs, mask), []
+        (hidden, mask), states = pad_empty_sequence(inputs, mask), []
         if segments is not None:
-            segments, _ = with_a_step(segments[:, :, None], None)
+            segments, _ = pad_empty_sequence(segments[:, :, None], None)
             segments = ops.squeeze(segments, -1)
         for number, layer in enumerate(self.recurrent_layers):
             if number:
@@ -105,7 +105,7 @@ class BidirectionalEncoder(ReturnsMore, SavesOptions):
             forward, backward = final[: len(final) // 2], final[len(final) // 2 :]
             states += [ops.concatenate(pair, axis=-1) for pair in zip(forward, backward, strict=True)]
         nothing = [ops.zeros_like(state) for state in states]
-        hidden, states = without_the_step(inputs, hidden, states, nothing)
+        hidden, states = remove_padding(inputs, hidden, states, nothing)
         return pack_results(hidden, states if return_state else None)
 
     def compute_output_shape(self, inputs_shape):
@@ -122,7 +122,7 @@ def _by_segment(layer, inputs, segments, mask):
     for one_way, fresh in ((layer.forward_layer, starts), (layer.backward_layer, ends)):
         # Created here, around the layer's own cell; it has no weights itself.
         loop = keras.layers.RNN(
-            _FreshCell(one_way.cell),
+            _ResettingCell(one_way.cell),
             return_sequences=True,
             return_state=True,
             go_backwards=one_way.go_backwards,
@@ -135,7 +135,7 @@ def _by_segment(layer, inputs, segments, mask):
     return ops.concatenate(outputs, axis=-1), *states
 
 
-class _FreshCell(keras.layers.Layer):
+class _ResettingCell(keras.layers.Layer):
     """A recurrent cell for `keras.layers.RNN`; its inputs end with whether it forgets its states, and are real.
 
     It forgets them at a masked position, too: the mask is not the loop's.

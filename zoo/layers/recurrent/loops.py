@@ -111,10 +111,10 @@ def run(step, inputs, states, weights):
     return ops.swapaxes(outputs, 0, 1), states
 
 
-def with_a_step(inputs, mask):
+def pad_empty_sequence(inputs, mask):
     """Returns inputs [B, T, D] and their mask [B, T] with a masked step more if T = 0: Keras has no loop of no steps.
 
-    If T is unknown there may be no mask, which is `None`: `without_the_step` then leaves what that step has changed.
+    If T is unknown there may be no mask, which is `None`: `remove_padding` then leaves what that step has changed.
     """
     batch, length, size = ops.shape(inputs)
     if inputs.shape[1] not in (0, None):
@@ -126,7 +126,7 @@ def with_a_step(inputs, mask):
     return ops.concatenate([inputs, step[:, length:]], axis=1), mask
 
 
-def without_the_step(inputs, outputs, states, before):
+def remove_padding(inputs, outputs, states, before):
     """Returns the outputs of as many steps as the inputs have, and the states, those `before` if they have none."""
     if inputs.shape[1] not in (0, None):
         return outputs, states
@@ -135,7 +135,7 @@ def without_the_step(inputs, outputs, states, before):
     return outputs[:, :length], kept
 
 
-class _Deferring:
+class _DeferredGradients:
     """A recurrent layer of Keras with deferred weight gradients; it multiplies the inputs of all steps at once."""
 
     def inner_loop(self, sequences, initial_state, mask, training=False):
@@ -165,7 +165,7 @@ class _Deferring:
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
-class GRU(_Deferring, keras.layers.GRU):
+class GRU(_DeferredGradients, keras.layers.GRU):
     """`keras.layers.GRU`, faster in training on CPUs with TensorFlow, where weights have no second derivatives.
 
     Reference:
@@ -174,7 +174,7 @@ class GRU(_Deferring, keras.layers.GRU):
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
-class LSTM(_Deferring, keras.layers.LSTM):
+class LSTM(_DeferredGradients, keras.layers.LSTM):
     """`keras.layers.LSTM`, faster in training on CPUs with TensorFlow, where weights have no second derivatives.
 
     Reference:

@@ -5,7 +5,7 @@ from keras import backend, ops
 
 from zoo.layers.attention.linear import BITS
 from zoo.layers.attention.self_mixing import SelfMixing
-from zoo.layers.attention.state_chunks import fading_sums
+from zoo.layers.attention.state_chunks import decaying_sums
 from zoo.layers.core.projections import apply_positionwise, projection
 
 # Positions in a chunk, within which there is a factor for each pair and feature.
@@ -65,7 +65,7 @@ class SSRU(SelfMixing):
         if real is not None:
             log_kept, added = (ops.where(real[..., None], x, ops.zeros_like(x)) for x in (log_kept, added))
         before = None if cache is None else ops.view(cache["state"], self._wide)
-        states, last = fading_sums(added, log_kept, before, CHUNK_SIZE)
+        states, last = decaying_sums(added, log_kept, before, CHUNK_SIZE)
         if cache is not None:
             index = cache["index"] + ops.shape(inputs)[1]
             cache = {"state": ops.view(last, BITS[self._wide]), "index": index}

@@ -141,7 +141,7 @@ def test_prefill_and_steps_equal_the_full_pass(make, room):
         part, start = slice(start, start + length), start + length
         output, cache = layer(inputs[:, part], inputs[:, part], value_mask=mask[:, : room or start], cache=cache)
         np.testing.assert_allclose(to_numpy(output), expected[:, part], atol=5e-6)
-        assert int(caches.position(cache)) == start
+        assert int(caches.next_position(cache)) == start
 
 
 @pytest.mark.nightly  # test_cache.py compiles a step of such layers, too
