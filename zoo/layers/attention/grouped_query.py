@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from zoo.layers.attention.multi_head import MultiHeadAttention
+from zoo.layers.attention.multi_head import MultiHeadAttention, fold_queries, repeat_heads, unfold_queries
 from zoo.layers.core.checks import check_size
 from zoo.layers.core.overrides import IN_KERNEL, PAIRWISE, promises
 
@@ -13,8 +13,8 @@ class GroupedQueryAttention(MultiHeadAttention):
     """Multi-head attention whose heads share keys and values in groups: `headᵢ` uses `K W_k^g` and `V W_v^g`.
 
     The group of head i is `g = ⌊i · G / N⌋`. With one group this is multi-query attention (Shazeer 2019), with N groups
-    multi-head attention. Keys, values and caches are N / G times smaller; with `share_score=False` each head has a
-    projection of its group's keys, and caches shrink by the values alone.
+    multi-head attention. Keys, values and caches are N / G times smaller; with `share_score=False`, where the score of
+    each head may project the keys of its group, only the values are.
 
     Args:
         num_heads: N, a positive integer.
@@ -59,37 +59,20 @@ class GroupedQueryAttention(MultiHeadAttention):
     def memory_heads(self):
         return self.num_key_value_heads
 
-    def _fold(self, heads):
-        """Returns [B, G, N/G · T, D] from [B, N, T, D]: the queries of a group, one after another."""
-        batch, _, length, size = ops.shape(heads)
-        group = self.num_heads // self.num_key_value_heads
-        return ops.reshape(heads, (batch, self.num_key_value_heads, group * length, size))
-
-    def _unfold(self, folded, length):
-        """Returns [B, N, T, D] from [B, G, N/G · T, D]."""
-        batch, _, _, size = ops.shape(folded)
-        return ops.reshape(folded, (batch, self.num_heads, length, size))
-
     def keys_to_compare(self, key):
-        return key if self.share_score else self._repeat(key)
+        return key if self.share_score else repeat_heads(key, self.num_heads)
 
     @promises(IN_KERNEL, PAIRWISE)
     def compare_heads(self, query, key):
         if not self.share_score:
             return self.score.compare(query, key)
-        return self._unfold(self.score.compare(self._fold(query), key), ops.shape(query)[2])
+        scores = self.score.compare(fold_queries(query, self.num_key_value_heads), key)
+        return unfold_queries(scores, self.num_heads, ops.shape(query)[2])
 
     @promises(IN_KERNEL, PAIRWISE)
     def sum_heads(self, weights, value):
-        return self._unfold(ops.matmul(self._fold(weights), value), ops.shape(weights)[2])
+        sums = ops.matmul(fold_queries(weights, self.num_key_value_heads), value)
+        return unfold_queries(sums, self.num_heads, ops.shape(weights)[2])
 
-    def repeated(self, memory):
-        return tuple(self._repeat(memory[name]) for name in ("key", "value"))
-
-    def _repeat(self, heads):
-        """Returns [B, N, S, H] from [B, G, S, H]."""
-        batch, groups, length, size = ops.shape(heads)
-        # Not `ops.repeat`, for which Keras on PyTorch cannot infer shapes without computing everything.
-        repeats = self.num_heads // self.num_key_value_heads
-        repeated = ops.broadcast_to(heads[:, :, None], (batch, groups, repeats, length, size))
-        return ops.reshape(repeated, (batch, self.num_heads, length, size))
+    def repeat_memory(self, memory):
+        return tuple(repeat_heads(memory[name], self.num_heads) for name in ("key", "value"))

@@ -42,7 +42,7 @@ class StateAttention(LinearTimeAttention):
         super().__init__(num_heads, key_dim, value_dim, use_bias=use_bias, **kwargs)
         self.epsilon = epsilon
         if self.has_gate:
-            self.gate_dense = self._gate("silu")
+            self.gate_dense = self._make_gate("silu")
 
     def projection(self, units, name, use_bias):
         """Returns a `Dense` layer with the initializer and dtype policy of this layer."""

@@ -102,7 +102,7 @@ class AttentionRNN(ReturnsMore, SavesOptions):
         memory_mask = check_mask(single_mask(memory_mask), "memory_mask", (2,))
         memory = self.cell.project_memory(memory, memory_mask)
         if self.cell.has_alignment_state:
-            memory = self.cell.attention.draw(memory, training)
+            memory = self.cell.attention.with_noise_seed(memory, training)
         bound = _BoundCell(
             self.cell,
             memory=memory,

@@ -242,7 +242,7 @@ def test_errors():
             (lambda: make_window(score="location", share_score=False), "`score`", "SlidingWindowAttention"),
             (lambda: make_block(score=layers.LocationScore(9)), "`score`", "BlockLocalAttention", "<LocationScore"),
             (lambda: make_linear(score="dot"), "`score`", "score='dot'"),
-            (lambda: make_linear(share_score=False), "`score`", "share_score=False"),
+            (lambda: make_linear(share_score=False), "`share_score`", "share_score=False"),
             (lambda: make_linear(logit_softcap=5.0), "`logit_softcap`", "logit_softcap=5.0"),
             (lambda: make_linear(dropout=0.1), "`dropout`", "dropout=0.1"),
             (lambda: make_performer(positions=layers.ALiBiPositions()), "`positions`", "<ALiBiPositions"),
