@@ -3,13 +3,45 @@
 import keras
 from keras import ops
 
-from zoo.layers.attention.multi_head import MultiHeadAttention, fold_queries, repeat_heads, unfold_queries
+from zoo.layers.attention.multi_head import MultiHeadAttention
 from zoo.layers.core.checks import check_size
 from zoo.layers.core.overrides import IN_KERNEL, PAIRWISE, promises
+from zoo.layers.core.projections import reshape
+
+
+class SharedMemoryAttention(MultiHeadAttention):
+    """Base of multi-head attention whose heads share keys and values in G groups: these are [B, G, S, H].
+
+    The queries of all heads of a group are compared with its keys in one product.
+
+    Args:
+        *args: Sizes of `MultiHeadAttention`.
+        **kwargs: Other options of `MultiHeadAttention`.
+    """
+
+    @promises(IN_KERNEL, PAIRWISE)
+    def compare_heads(self, query, key):
+        if key.shape[1] == self.num_heads:
+            return super().compare_heads(query, key)
+        return self._unfold(super().compare_heads(_fold(query, key.shape[1]), key), ops.shape(query)[2])
+
+    @promises(IN_KERNEL, PAIRWISE)
+    def sum_heads(self, weights, value):
+        if value.shape[1] == self.num_heads:
+            return super().sum_heads(weights, value)
+        return self._unfold(super().sum_heads(_fold(weights, value.shape[1]), value), ops.shape(weights)[2])
+
+    def _unfold(self, folded, length):
+        """Returns [B, N, T, D] from [B, G, N/G · T, D]."""
+        batch, _, _, size = ops.shape(folded)
+        return reshape(folded, (batch, self.num_heads, length, size))
+
+    def repeat_memory(self, memory):
+        return tuple(repeat_heads(memory[name], self.num_heads) for name in ("key", "value"))
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
-class GroupedQueryAttention(MultiHeadAttention):
+class GroupedQueryAttention(SharedMemoryAttention):
     """Multi-head attention whose heads share keys and values in groups: `headᵢ` uses `K W_k^g` and `V W_v^g`.
 
     The group of head i is `g = ⌊i · G / N⌋`. With one group this is multi-query attention (Shazeer 2019), with N groups
@@ -62,17 +94,16 @@ class GroupedQueryAttention(MultiHeadAttention):
     def keys_to_compare(self, key):
         return key if self.share_score else repeat_heads(key, self.num_heads)
 
-    @promises(IN_KERNEL, PAIRWISE)
-    def compare_heads(self, query, key):
-        if not self.share_score:
-            return self.score.compare(query, key)
-        scores = self.score.compare(fold_queries(query, self.num_key_value_heads), key)
-        return unfold_queries(scores, self.num_heads, ops.shape(query)[2])
 
-    @promises(IN_KERNEL, PAIRWISE)
-    def sum_heads(self, weights, value):
-        sums = ops.matmul(fold_queries(weights, self.num_key_value_heads), value)
-        return unfold_queries(sums, self.num_heads, ops.shape(weights)[2])
+def repeat_heads(heads, num_heads):
+    """Returns [B, N, S, H] from [B, G, S, H]."""
+    batch, groups, length, size = ops.shape(heads)
+    # Not `ops.repeat`, for which Keras on PyTorch cannot infer shapes without computing everything.
+    repeated = ops.broadcast_to(heads[:, :, None], (batch, groups, num_heads // groups, length, size))
+    return reshape(repeated, (batch, num_heads, length, size))
 
-    def repeat_memory(self, memory):
-        return tuple(repeat_heads(memory[name], self.num_heads) for name in ("key", "value"))
+
+def _fold(heads, groups):
+    """Returns [B, G, N/G · T, D] from [B, N, T, D]: the queries of all heads of a group, one head after another."""
+    batch, num_heads, length, size = ops.shape(heads)
+    return reshape(heads, (batch, groups, num_heads // groups * length, size))

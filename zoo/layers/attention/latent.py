@@ -4,9 +4,9 @@ import keras
 from keras import ops
 
 from zoo.layers.attention.base import check_built
-from zoo.layers.attention.multi_head import MultiHeadAttention, fold_queries, unfold_queries
+from zoo.layers.attention.grouped_query import SharedMemoryAttention
 from zoo.layers.core.checks import check_size
-from zoo.layers.core.overrides import IN_KERNEL, PAIRWISE, keeps, promises
+from zoo.layers.core.overrides import IN_KERNEL, keeps
 from zoo.layers.core.projections import (
     apply_positionwise,
     project_heads,
@@ -22,7 +22,7 @@ _METHODS_ON_KEYS = ("attend_rows", "compare", "compare_heads", "weighted_sum", "
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
-class MultiHeadLatentAttention(MultiHeadAttention):
+class MultiHeadLatentAttention(SharedMemoryAttention):
     """Multi-head attention whose cache contains one latent vector and one rotary key per position, for all heads.
 
     `c = norm(W_DKV v)`, `kᵢ = [W_UKⁱ c; R(s) W_KR k]`, `vᵢ = W_UVⁱ c` for a key k and value v at position s, which are
@@ -194,25 +194,6 @@ class MultiHeadLatentAttention(MultiHeadAttention):
         rotary = ops.broadcast_to(memory["key"], (batch, heads, length, self.rope_dim))
         value = project_heads(self.value_dense, latent, self.value_dim)
         return {"key": ops.concatenate([content, rotary], axis=-1), "value": value}
-
-    @promises(IN_KERNEL, PAIRWISE)
-    def compare_heads(self, query, key):
-        if key.shape[1] != 1:
-            return super().compare_heads(query, key)
-        scores = super().compare_heads(fold_queries(query, 1), key)
-        return unfold_queries(scores, self.num_heads, ops.shape(query)[2])
-
-    @promises(IN_KERNEL, PAIRWISE)
-    def sum_heads(self, weights, value):
-        if value.shape[1] != 1:
-            return super().sum_heads(weights, value)
-        sums = ops.matmul(fold_queries(weights, 1), value)
-        return unfold_queries(sums, self.num_heads, ops.shape(weights)[2])
-
-    def repeat_memory(self, memory):
-        batch, _, length, _ = ops.shape(memory["value"])
-        shape = (batch, self.num_heads, length)
-        return tuple(ops.broadcast_to(memory[name], (*shape, memory[name].shape[-1])) for name in ("key", "value"))
 
     def get_config(self):
         config = super().get_config()

@@ -14,7 +14,7 @@ from zoo.layers.core.dropout import drop_weights
 from zoo.layers.core.kernels import fused_attention, products
 from zoo.layers.core.normalization import make_normalization
 from zoo.layers.core.overrides import IN_KERNEL, PAIRWISE, PLAIN, UNPLACED, keeps, overridden_since, promises
-from zoo.layers.core.projections import effective_kernel, is_plain, join_heads, project_heads, projection, reshape
+from zoo.layers.core.projections import effective_kernel, is_plain, join_heads, project_heads, projection
 from zoo.layers.core.softmax import masked_softmax
 from zoo.layers.positions.base import Positions
 from zoo.layers.scores import get_score
@@ -425,26 +425,6 @@ class MultiHeadAttention(BaseAttention):
         if not self.output_projection:
             return (*query_shape[:-1], self.num_heads * self.value_dim)
         return (*query_shape[:-1], self.output_dim or query_shape[-1])
-
-
-def fold_queries(heads, groups):
-    """Returns [B, G, N/G · T, D] from [B, N, T, D]: the queries of all heads of a group, one head after another."""
-    batch, num_heads, length, size = ops.shape(heads)
-    return reshape(heads, (batch, groups, num_heads // groups * length, size))
-
-
-def unfold_queries(folded, num_heads, length):
-    """Returns [B, N, T, D] from [B, G, N/G · T, D]."""
-    batch, _, _, size = ops.shape(folded)
-    return reshape(folded, (batch, num_heads, length, size))
-
-
-def repeat_heads(heads, num_heads):
-    """Returns [B, N, S, H] from [B, G, S, H]."""
-    batch, groups, length, size = ops.shape(heads)
-    # Not `ops.repeat`, for which Keras on PyTorch cannot infer shapes without computing everything.
-    repeated = ops.broadcast_to(heads[:, :, None], (batch, groups, num_heads // groups, length, size))
-    return reshape(repeated, (batch, num_heads, length, size))
 
 
 def columns_of_heads(dense, size):
