@@ -159,7 +159,7 @@ class _Counter:
                         operations,
                         weights,
                         heads=getattr(layer, "num_heads", 1),
-                        sequential_steps=result.shape[-2] if layer.follows and name == "weights" else 1,
+                        sequential_steps=result.shape[-2] if layer.is_recurrent and name == "weights" else 1,
                         path_length=_path(layer, args, kwargs) if name == "weighted_sum" else 0,
                     )
                 )

@@ -17,15 +17,15 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "a cache counts one position for each call",
         "zoo/layers/attention/cache.py",
-        'return {**buffers, "index": index + length}',
-        'return {**buffers, "index": index + 1}',
+        'return {**buffers, "index": cache["index"] + ops.shape(memory["key"])[-2]}',
+        'return {**buffers, "index": cache["index"] + 1}',
         POSITIONS,
     ),
     Mutant(
         "a write into a cache goes one place too far",
         "zoo/layers/attention/cache.py",
-        "fresh = ops.logical_and(source >= 0, source < length)[:, None]",
-        "fresh = ops.logical_and(source >= 0, source <= length)[:, None]",
+        "is_new = ops.logical_and(source >= 0, source < length)[:, None]",
+        "is_new = ops.logical_and(source >= 0, source <= length)[:, None]",
         CACHE,
     ),
     Mutant(
@@ -38,8 +38,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "the keys of each step are at the positions of the first ones",
         "zoo/layers/attention/base.py",
-        "self._project_unless(memory, value, key, mask, position)",
-        "self._project_unless(memory, value, key, mask)",
+        "self._resolve_memory(memory, value, key, mask, position)",
+        "self._resolve_memory(memory, value, key, mask)",
         POSITIONS,
     ),
     Mutant(
@@ -66,8 +66,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "a rolling cache keeps one position too few",
         "zoo/layers/attention/cache.py",
-        'kept = ops.arange(last, dtype="int32") + first + added',
-        'kept = ops.arange(last, dtype="int32") + first + added - 1',
+        'remaining = ops.arange(last, dtype="int32") + first + added',
+        'remaining = ops.arange(last, dtype="int32") + first + added - 1',
         ROLLING,
     ),
     Mutant(
@@ -80,8 +80,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "a first position that is among the last ones counts twice",
         "zoo/layers/attention/cache.py",
-        "there = ops.logical_and(there, ops.logical_or(is_first, positions >= first))",
-        "there = ops.logical_and(there, ops.logical_or(is_first, positions >= 0))",
+        "is_real = ops.logical_and(is_real, ops.logical_or(is_first, positions >= first))",
+        "is_real = ops.logical_and(is_real, ops.logical_or(is_first, positions >= 0))",
         ROLLING,
     ),
     Mutant(
@@ -93,23 +93,23 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "a cache of sums counts one position for each call",
-        "zoo/layers/attention/linear.py",
-        "memory, visible, inputs, first, index + lengths[1])",
-        "memory, visible, inputs, first, index + 1)",
+        "zoo/layers/attention/linear_time.py",
+        '"index": index + lengths[1]}',
+        '"index": index + 1}',
         SUMS,
     ),
     Mutant(
         "queries of a cache of sums are at the positions of the first ones",
-        "zoo/layers/attention/linear.py",
-        "return Step(layer.project_query(inputs, index + first), memory",
-        "return Step(layer.project_query(inputs, first), memory",
+        "zoo/layers/attention/linear_time.py",
+        "query = self.project_query(inputs, index + start)",
+        "query = self.project_query(inputs, start)",
         SUMS,
     ),
     Mutant(
-        "a step forgets that earlier keys were seen",
-        "zoo/layers/attention/linear.py",
-        'first = ops.where(before["seen"], -1, first)',
-        'first = ops.where(before["seen"], first, first)',
+        "a step ignores whether there were earlier keys",
+        "zoo/layers/attention/linear_time.py",
+        'first = ops.where(previous["seen"], -1, first)',
+        'first = ops.where(previous["seen"], first, first)',
         SUMS,
     ),
     Mutant(
@@ -136,14 +136,14 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "a block with a cache reads the mask of the first queries",
         "zoo/layers/blocks/transformer_base.py",
-        "slice_mask(mask, value_of(caches.position(cache)), value_of(length))",
+        "slice_mask(mask, value_of(caches.next_position(cache)), value_of(length))",
         "slice_mask(mask, 0, value_of(length))",
         BLOCKS,
     ),
     Mutant(
         "cross-attention stays at the position of the first step",
         "zoo/layers/blocks/transformer_decoder.py",
-        'source["start_index"] = 0 if cache is None else value_of(caches.position(cache))',
+        'source["start_index"] = 0 if cache is None else value_of(caches.next_position(cache))',
         'source["start_index"] = 0',
         CROSS,
     ),

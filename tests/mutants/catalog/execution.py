@@ -280,8 +280,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "the common case ignores which steps a class overrides",
         "zoo/layers/attention/description.py",
-        "by_formula = keeps(self, PLAIN, _STEPS) and",
-        "by_formula =",
+        "has_plain_steps = keeps(self, PLAIN, _STEPS) and",
+        "has_plain_steps =",
         PLAIN,
     ),
     Mutant(

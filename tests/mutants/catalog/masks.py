@@ -122,13 +122,13 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "linear attention sums masked keys",
         "zoo/layers/attention/linear.py",
-        "key = ops.where(visible.key_mask[:, None, :, None], key, ops.zeros_like(key))",
-        "key = ops.where(visible.key_mask[:, None, :, None], key, key)",
+        'key = zero_masked_keys(memory["key"], visible)',
+        'key = memory["key"]',
         (f"{ATTENTION}/test_linear.py",),
     ),
     Mutant(
         "masked keys change the state of retention and its kin",
-        "zoo/layers/attention/state_attention.py",
+        "zoo/layers/attention/linear_time.py",
         "return ops.where(visible.key_mask[:, None, :, None], key, ops.zeros_like(key))",
         "return key",
         (f"{MATRIX}[delta_rule_attention]",),

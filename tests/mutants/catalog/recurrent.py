@@ -12,14 +12,14 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "Bahdanau's cell reads the new state where the previous one is asked for",
         "zoo/layers/recurrent/bahdanau_cell.py",
-        'read = query if self.readout_state == "previous" else states[self.query_index]',
-        "read = states[self.query_index]",
+        'readout = query if self.readout_state == "previous" else states[self.query_index]',
+        "readout = states[self.query_index]",
         CELLS,
     ),
     Mutant(
         "the conditional cell attends with the state before its first cell",
         "zoo/layers/recurrent/conditional_cell.py",
-        "context, weights = attend(between)",
+        "context, weights = attend(intermediate)",
         "context, weights = attend(previous)",
         CELLS,
     ),
@@ -47,8 +47,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "coverage is that of the last step alone",
         "zoo/layers/recurrent/base_cell.py",
-        "coverage = [] if attended is None else [attended + weights]",
-        "coverage = [] if attended is None else [weights]",
+        "coverage = [] if coverage is None else [coverage + weights]",
+        "coverage = [] if coverage is None else [weights]",
         CELLS,
     ),
     Mutant(
@@ -96,8 +96,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "a masked edge of a segment keeps the state of the next one",
         "zoo/layers/recurrent/bidirectional_encoder.py",
-        "states = [state * kept for state in states]",
-        "states = [ops.where(real, state * kept, state) for state in states]",
+        "states = [state * is_inside for state in states]",
+        "states = [ops.where(real, state * is_inside, state) for state in states]",
         ENCODER,
     ),
     Mutant(

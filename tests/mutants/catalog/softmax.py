@@ -108,8 +108,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "scores are capped after the biases of positions",
         "zoo/layers/attention/multi_head.py",
-        "return _add(scores, self.positions.bias(*pairs))",
-        "return self.cap_scores(_add(scores, self.positions.bias(*pairs)))",
+        "return _add_term(scores, self.positions.bias(*pairs))",
+        "return self.cap_scores(_add_term(scores, self.positions.bias(*pairs)))",
         (f"{ATTENTION}/test_score_limits.py",),
     ),
     Mutant(

@@ -86,7 +86,7 @@ class Situation:
         if not _has_scaled_products(layer):
             changes["large"] = False
         if isinstance(layer, StateAttention):
-            changes |= {"causal": True, "bias": None} | ({} if layer.forgets_evenly else {"attention_mask": None})
+            changes |= {"causal": True, "bias": None} | ({} if layer.supports_pair_masks else {"attention_mask": None})
         if isinstance(layer, layers.MonotonicAttention):
             changes["cached"] = False
             if layer.hard:
@@ -242,7 +242,7 @@ class Matrix:
             return references.difference(self.exact, self._both_parts(), self.allowed, self.bias)
         if isinstance(self.exact, StateAttention):
             hidden = ~(self.full["value_mask"] & self.full["key_mask"])
-            if hidden.any() and not self.exact.forgets_evenly:
+            if hidden.any() and not self.exact.supports_pair_masks:
                 plain = references.state_weights(self.exact, self.floats, hidden, self.first)
             return np.where(self.allowed, plain, 0.0)
         if chooses:

@@ -84,7 +84,7 @@ def _check_poison(matrix, function, before, gradients):
     poisoned, hidden_key = _poisoned(matrix)
     results, changed = function(poisoned)
     same = np.ones(matrix.shape[:3], bool) if hidden_key is None else ~matrix.visible[..., hidden_key]
-    if matrix.layer.follows:
+    if matrix.layer.is_recurrent:
         same = np.logical_and.accumulate(same, axis=2)
     what = f"hidden positions ({situation.poison}) change nothing"
     rows = same.all(axis=1)

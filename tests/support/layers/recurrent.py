@@ -169,11 +169,11 @@ def run_reference(cell, inputs, states, memory, allowed):
     if isinstance(cell, layers.LuongAttentionCell) and cell.input_feeding:
         states = [*states, np.zeros(cell.attentional_dense.units)]
     outputs, alignments, attended = [], [], np.zeros(len(memory))
-    follows = cell.attention.follows
-    attended[0] = follows
+    is_recurrent = cell.attention.is_recurrent
+    attended[0] = is_recurrent
     for x in inputs:
         output, weights, states = order(cell, x, states, memory, allowed, attended)
-        attended = weights if follows else attended + weights
+        attended = weights if is_recurrent else attended + weights
         outputs.append(output)
         alignments.append(weights)
     return np.array(outputs), np.array(alignments), states

@@ -169,7 +169,7 @@ def test_parallel_encoder_block_by_hand():
             attention, _identity_feed_forward(), True, epsilon=1e-9, parallel_residual=parallel
         )
         check((_single(block, rows)[0],), [first, *others])
-    with pytest.raises(ValueError, match="`parallel_residual` needs `normalize_first`"):
+    with pytest.raises(ValueError, match="`parallel_residual` requires `normalize_first`"):
         layers.TransformerEncoderBlock(attention, _identity_feed_forward(), parallel_residual=True)
 
 
@@ -179,7 +179,7 @@ def test_sandwich_norm_encoder_block_by_hand():
     attention = _identity_heads(layers.MultiHeadAttention(2, 1), query_scale=0.0)
     block = layers.TransformerEncoderBlock(attention, _identity_feed_forward(), True, epsilon=1e-9, sandwich_norm=True)
     check((_single(block, [[3.0, 0.0], [0.0, 4.0], [0.0, 4.0]])[0],), [[3.0, 0.0], [-2.0, 6.0], [-2.0, 6.0]])
-    with pytest.raises(ValueError, match="`sandwich_norm` needs `normalize_first`"):
+    with pytest.raises(ValueError, match="`sandwich_norm` requires `normalize_first`"):
         layers.TransformerEncoderBlock(attention, _identity_feed_forward(), sandwich_norm=True)
 
 

@@ -1,25 +1,25 @@
-"""Average attention: each position sees the mean of those up to it."""
+"""Average attention: each position attends to the mean of all positions up to it."""
 
 import keras
-from keras import backend, ops
+from keras import ops
 
-from zoo.layers.attention.linear import BITS
 from zoo.layers.attention.self_mixing import SelfMixing
+from zoo.layers.attention.wide_state import WideState
 from zoo.layers.core.checks import check_size
 from zoo.layers.core.feed_forward import FeedForward
 from zoo.layers.core.projections import apply_positionwise, projection
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
-class AverageAttention(SelfMixing):
+class AverageAttention(WideState, SelfMixing):
     """The mean of all positions up to each one, and a gate: `gₜ = FFN(Σ_{s≤t} x_s / t)`, `yₜ = iₜ ⊙ xₜ + fₜ ⊙ gₜ`.
 
-    `[i; f] = sigmoid([x; g] W + b)`. The sum is that of the real positions, in float32 or wider, and t their number. It
-    is always causal; the cache is the sum and the number, so that a step costs the same at any length. A block adds
-    residual and normalisation, as to attention.
+    `[i; f] = sigmoid([x; g] W + b)`. The sum is over the positions that are not masked, in float32 or wider, and t is
+    their number. The layer is always causal. Its cache contains the sum and t, so that a step costs the same at any
+    length. A Transformer block adds the residual connection and the normalisation.
 
     Args:
-        intermediate_dim: Size inside the feed-forward network, a positive integer, or `None` for `g` without FFN.
+        intermediate_dim: Size inside the feed-forward network, a positive integer, or `None` for no FFN.
         use_bias: Whether the network and the gate have biases.
 
     Call arguments and results: see `SelfMixing`; weights are [B, 1, T, T], 1 / t up to each position.
@@ -58,49 +58,45 @@ class AverageAttention(SelfMixing):
         self.gate_dense = projection(self, 2 * self.size, "gate", self.use_bias, activation="sigmoid")
         self.gate_dense.build((*query_shape[:-1], 2 * self.size))
 
-    @property
-    def _wide(self):
-        return backend.result_type(self.compute_dtype, "float32")
-
     def mix(self, inputs, real, training, cache, return_attention_scores):
         batch, length = ops.shape(inputs)[:2]
-        ones = ops.ones((batch, length, 1), dtype=self._wide)
-        counted = ones if real is None else ops.cast(real, self._wide)[..., None]
-        added = ops.cast(inputs, self._wide)
-        sums, counts = (ops.cumsum(tensor, axis=1) for tensor in (added, counted))
+        ones = ops.ones((batch, length, 1), dtype=self.wide_dtype)
+        is_real = ones if real is None else ops.cast(real, self.wide_dtype)[..., None]  # [B, T, 1]
+        terms = ops.cast(inputs, self.wide_dtype)
+        sums, counts = (ops.cumsum(tensor, axis=1) for tensor in (terms, is_real))
         if cache is not None:
-            before, count = ops.view(cache["sum"], self._wide), cache["count"]
-            sums = sums + before[:, None]
-            counts = counts + ops.cast(count, self._wide)[:, None, None]
+            previous_sum, count = self.bits_to_state(cache["sum"]), cache["count"]
+            sums = sums + previous_sum[:, None]
+            counts = counts + ops.cast(count, self.wide_dtype)[:, None, None]
             cache = {
-                "sum": ops.view(before + ops.sum(added, axis=1), BITS[self._wide]),
-                "count": count + ops.cast(ops.sum(counted, axis=(1, 2)), "int32"),
+                "sum": self.state_to_bits(previous_sum + ops.sum(terms, axis=1)),
+                "count": count + ops.cast(ops.sum(is_real, axis=(1, 2)), "int32"),
                 "index": cache["index"] + length,
             }
         mean = ops.cast(sums / ops.maximum(counts, 1.0), self.compute_dtype)
         context = mean if self.feed_forward is None else self.feed_forward(mean, training=training)
         gates = apply_positionwise(self.gate_dense, ops.concatenate([inputs, context], axis=-1))
-        of_inputs, of_context = ops.split(gates, 2, axis=-1)
-        weights = self._weights(counted, counts, length, real) if return_attention_scores else None
-        return of_inputs * inputs + of_context * context, weights, cache
+        input_gate, context_gate = ops.split(gates, 2, axis=-1)
+        weights = self._weights(is_real, counts, length, real) if return_attention_scores else None
+        return input_gate * inputs + context_gate * context, weights, cache
 
-    def _weights(self, counted, counts, length, real):
+    def _weights(self, is_real, counts, length, real):
         """Returns the weights of all pairs of positions, [B, 1, T, T]."""
-        places = ops.arange(length, dtype="int32")
-        earlier = ops.cast(places <= places[:, None], self._wide)  # [T, T]
-        weights = counted[:, None, :, 0] * earlier / ops.maximum(counts, 1.0)
-        weights = weights if real is None else weights * counted
+        positions = ops.arange(length, dtype="int32")
+        causal = ops.cast(positions <= positions[:, None], self.wide_dtype)  # [T, T]
+        weights = is_real[:, None, :, 0] * causal / ops.maximum(counts, 1.0)
+        weights = weights if real is None else weights * is_real
         return ops.cast(weights, self.compute_dtype)[:, None]
 
     def create_cache(self, batch_size, length=None):
-        """Returns an empty cache: the bits of the sum [B, D] as integers, and the number of its positions [B].
+        """Returns an empty cache: the bits of the sum [B, D] as integers, the number of its terms [B], and `index`.
 
         Args:
             batch_size: B.
-            length: Room for positions; a sum needs none.
+            length: Not used: the size of the sum does not depend on the number of positions.
         """
         return {
-            "sum": ops.zeros((batch_size, self.size), dtype=BITS[self._wide]),
+            "sum": self.zero_bits((batch_size, self.size)),
             "count": ops.zeros((batch_size,), dtype="int32"),
             "index": ops.zeros((), dtype="int32"),
         }

@@ -1,4 +1,4 @@
-"""The calling convention and the contract of all attention layers: masks, caches, and what a call returns."""
+"""The calling convention of all attention layers: arguments, masks, caches and results."""
 
 import dataclasses
 
@@ -27,26 +27,25 @@ class BaseAttention(ReturnsMore, AttentionDescription):
     """Base of the attention layers: project → score → mask → softmax → dropout → weighted sum → project.
 
     `weights = softmax(score(query, key) + bias)`, `output = weights · value`, where masked positions have weight 0.
-    A subclass overrides parts of its `AttentionDescription`, first of all `compare`, and `build` if it has weights;
-    it does not override `call`. How it is computed is for `zoo.layers.execution` to plan, see
-    `explain_execution`.
+    A subclass overrides steps of `AttentionDescription`, first of all `compare`, and `build` if it has weights, but not
+    `call`. `zoo.layers.execution` chooses by which path the steps are computed, see `explain_execution`.
     Axes: B batch, T queries, S keys and values, N heads, H size of a head, D features.
 
     Args:
         dropout: Rate of dropout on the attention weights, 0 ≤ dropout < 1.
         seed: Seed of the dropout, an integer or `None`.
         implementation: How the weights are computed; the results agree. `"dense"`: all at once. `"blockwise"`: a chunk
-            of queries at a time, and once more in the backward pass, so that memory grows with S and not with T · S;
-            on TensorFlow in tiles of queries × keys, so that it grows with neither, and what a causal mask or the
-            lengths rule out is skipped, if each score depends on its own query and key alone; all at once if a user's
-            score draws random numbers. `"fused"`: by the backend's own kernel
-            (`keras.ops.dot_product_attention`) for scaled dot products, without active dropout and without a mask and
-            a bias at once (on GPUs with JAX without either, but for a causal mask alone), unless a subclass overrides a
-            part of what it computes; otherwise as `"auto"`. `"auto"`: fused on PyTorch and on GPUs with JAX, else
-            blockwise for sizes that are known and large, else dense.
-        visibility: A `VisibilityRule`, such as `SlidingWindow(128)` or `Causal() & Segments()`, which says what a query
-            may see besides what masks say; or `None`.
-        normalization: What `get_normalization` takes, which makes weights of scores: a `Normalization` or its name.
+            of queries at a time, and again in the backward pass, so that memory is O(S) instead of O(T · S). On
+            TensorFlow, if each score depends on its own query and key alone, in tiles of queries × keys: memory then
+            depends on neither length, and tiles that are masked completely are skipped. All at once if a user's score
+            draws random numbers. `"fused"`: by the backend's kernel (`keras.ops.dot_product_attention`) for scaled dot
+            products, without active dropout and without a mask and a bias together (on GPUs with JAX with neither, but
+            for a causal mask alone), unless a subclass overrides a step that the kernel replaces; otherwise like
+            `"auto"`. `"auto"`: fused on PyTorch and on GPUs with JAX, else blockwise for sizes that are known and
+            large, else dense.
+        visibility: A `VisibilityRule`, such as `SlidingWindow(128)` or `Causal() & Segments()`, which masks keys in
+            addition to the masks of a call; or `None`.
+        normalization: What `get_normalization` takes: a `Normalization`, which turns scores into weights, or its name.
 
     Call arguments:
         query: [B, T, Dq].
@@ -58,34 +57,33 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         attention_mask: Boolean [B, T, S]; with heads also [B, N, T, S].
         return_attention_scores: Whether to return the attention weights as well.
         training: Whether dropout is active.
-        use_causal_mask: Whether query t sees only the keys up to S − T + t; with a cache it always is so.
+        use_causal_mask: Whether query t attends only to the keys up to S − T + t; always so with a cache.
         attention_bias: Float tensor that broadcasts to the scores, added before the softmax: [T, S]; [B, T, S], or with
-            heads [N, T, S] or [B, N, T, S], whatever B and N are; any axis may be 1. Infinite ones are the limit of
-            large ones, in every dtype: keys with +∞ share all the weight; those with −∞ get none, but where a query
-            sees no others, they share it evenly. Only masks hide.
-        start_index: Position of the first query among the keys. Default: the queries are at the end of the keys, with a
-            cache at the end of those that the call adds to it.
+            heads [N, T, S] or [B, N, T, S], whatever B and N are; any axis may be 1. Infinite biases are the limit of
+            large ones, in every dtype: keys with +∞ share all the weight; keys with −∞ get none, but share it evenly
+            if a query has no other keys. A bias never masks.
+        start_index: Position of the first query among the keys. Default: the queries are at the end of the keys; with a
+            cache, at the end of the new keys.
         segment_ids: Integers [B, S], for a `visibility` with `Segments`.
         query_segment_ids: Integers [B, T]; default: those of the keys at the positions of the queries.
         prefix_length: Integers [B], for a `visibility` with `PrefixLM`.
         memory: What `project_memory(value, key)` returned, to project a fixed memory once and not at every call;
             `value` and `key` are then ignored and may be `None`.
-        cache: Dict from `create_cache` (layers that have it); the keys and values of the call are appended, and what
-            the queries see is what they would see with all keys at once and a causal mask. Masks of values and
-            `segment_ids` then cover the room of the cache, or in a growing cache everything in it with the new
-            positions, [B, L].
+        cache: Dict from `create_cache` (in layers that have it), to which the keys and values of the call are appended.
+            The results are those of a call with all keys and a causal mask. Masks of values and `segment_ids` are then
+            [B, L]: they cover the capacity of the cache, or all positions of a growing cache and the new ones.
 
     Returns:
         `output` [B, T, D]; `(output, weights)` with `return_attention_scores`; the new cache, if any, comes last.
         Weights are after the softmax and before dropout: [B, N, T, S], or [B, T, S] for single-head layers.
 
     Masking:
-        All masks are boolean (True = may attend) and are ANDed. A query with nothing to attend to returns exact zeros,
-        in output and weights. The output carries the query's mask.
+        All masks are boolean (True = may attend) and are ANDed. For a query without any unmasked key, output and
+        weights are exactly zero. The output carries the query's mask.
 
     Raises:
         ValueError: For a floating point mask, a mask or bias of the wrong rank or size, a mask whose batch is neither
-            the query's nor 1, a query without value, or a call that does not tell what the `visibility` needs.
+            the query's nor 1, a query without value, or a call without an argument that `visibility` requires.
 
     Example:
         >>> import numpy as np
@@ -104,8 +102,8 @@ class BaseAttention(ReturnsMore, AttentionDescription):
     """
 
     saved_options: tuple[str, ...] = ("dropout", "seed", "implementation", "visibility", "normalization")
-    may_choose = True
-    """Whether its `visibility` may be a rule that `chooses`: each query needs its scores with all keys at once."""
+    supports_choosing_rules = True
+    """Whether `visibility` may be a rule that `chooses` keys by all scores of a query."""
 
     def __init__(
         self,
@@ -130,9 +128,9 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         self.implementation = implementation
         self.dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
         self.visibility = None if visibility is None else check_rule(visibility)
-        if self.visibility is not None and self.visibility.chooses and not self.may_choose:
+        if self.visibility is not None and self.visibility.chooses and not self.supports_choosing_rules:
             raise ValueError(
-                f"{type(self).__name__} takes no rule that chooses by scores. Received: visibility={visibility!r}."
+                f"{type(self).__name__} takes no rule that chooses keys by scores. Received: visibility={visibility!r}."
             )
         self.normalization = get_normalization(normalization, dtype=self.dtype_policy, name="normalization")
 
@@ -172,49 +170,55 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         query_segment_ids=None,
         prefix_length=None,
     ):
-        check_inputs(query, value, key, memory)  # wrappers, as Keras' TimeDistributed, call this method itself
+        check_inputs(query, value, key, memory)  # wrappers such as Keras' TimeDistributed call this method directly
         has_masks = not (query_mask is value_mask is key_mask is None)
         has_mask_inputs = not (segment_ids is query_segment_ids is prefix_length is None)
-        is_plain, drops = False, bool(training) and self.dropout > 0
+        is_plain, uses_dropout = False, bool(training) and self.dropout > 0
         if not has_mask_inputs and attention_mask is attention_bias is start_index is memory is cache is None:
-            signature = query.shape[0], query.shape[1], value.shape[1], has_masks, bool(use_causal_mask), drops
+            signature = query.shape[0], query.shape[1], value.shape[1], has_masks, bool(use_causal_mask), uses_dropout
             memo = memos.setdefault(self, {})
             if signature not in memo:
                 memo[signature] = self._is_plain_call(*signature)
             is_plain = memo[signature] and choices.get() is None  # the general path records the choice
         if is_plain and not (has_masks or use_causal_mask):
-            return self._plain_call(query, value, key, None, drops, return_attention_scores)
-        given = {
+            return self._plain_call(query, value, key, None, uses_dropout, return_attention_scores)
+        mask_arguments = {
             "query_mask": query_mask,
             "value_mask": value_mask,
             "key_mask": key_mask,
             "attention_mask": attention_mask,
         }
-        told = {"segment_ids": segment_ids, "query_segment_ids": query_segment_ids, "prefix_length": prefix_length}
-        for name, tensor in told.items():
+        mask_inputs = {
+            "segment_ids": segment_ids,
+            "query_segment_ids": query_segment_ids,
+            "prefix_length": prefix_length,
+        }
+        for name, tensor in mask_inputs.items():
             if tensor is not None:
-                given[name] = tensor
-        masks.check_batch(given, query.shape[0])
+                mask_arguments[name] = tensor
+        masks.check_batch(mask_arguments, query.shape[0])
         options = {
             "attention_bias": attention_bias,
             "return_attention_scores": return_attention_scores,
             "training": bool(training),
         }
         if cache is not None:
-            return self.step(query, value, key, cache, memory=memory, start_index=start_index, **given, **options)
+            return self.step(
+                query, value, key, cache, memory=memory, start_index=start_index, **mask_arguments, **options
+            )
         keys = length_of(value) if memory is None else length_of(memory["value"], -2)
         lengths = length_of(query), keys
         if start_index is None:
             start_index = self._first_position(lengths, use_causal_mask)
-        visible = self._visible(query, lengths, start_index, use_causal_mask, given)
+        visible = self._build_visibility(query, lengths, start_index, use_causal_mask, mask_arguments)
         if is_plain:
-            return self._plain_call(query, value, key, visible, drops, return_attention_scores)
-        memory = self._project_unless(memory, value, key, visible.key_mask)
+            return self._plain_call(query, value, key, visible, uses_dropout, return_attention_scores)
+        memory = self._resolve_memory(memory, value, key, visible.key_mask)
         results = self._attend_and_project(query, memory, visible, start_index, **options)
         return results if len(results) > 1 else results[0]
 
-    def _is_plain_call(self, batch, queries, keys, has_masks, causal, drops):
-        """Returns whether `compute_attention` computes a call of these sizes, which are `None` where unknown."""
+    def _is_plain_call(self, batch, queries, keys, has_masks, causal, uses_dropout):
+        """Returns whether `compute_attention` computes a call of these sizes; an unknown size is `None`."""
         if not self.built or not self.is_plain():
             return False
         lengths = queries, keys
@@ -224,19 +228,19 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         elif visible.may_hide_all and not causal:  # the sequence of keys may be empty
             return False
         shape = (batch, *[self.num_score_heads] * self.has_heads, queries, 1)
-        return plan(self, shape, keys, visible, drops=drops).path == "dense"
+        return plan(self, shape, keys, visible, drops=uses_dropout).path == "dense"
 
-    def _plain_call(self, query, value, key, visible, drops, return_attention_scores):
-        """Returns the results of a call of `compute_attention`; without masks, `visible` is `None`."""
-        mask = nonempty = None
+    def _plain_call(self, query, value, key, visible, uses_dropout, return_attention_scores):
+        """Returns the results of a call, computed by `compute_attention`; without masks, `visible` is `None`."""
+        mask = any_visible = None
         if visible is not None:
-            mask, nonempty = visible.mask(), None if visible.is_plainly_causal else visible.seen()
+            mask, any_visible = visible.mask(), None if visible.is_plainly_causal else visible.seen()
             query = masks.zero_masked(query, visible.query_mask)
             value, key = masks.zero_masked(value, visible.key_mask), masks.zero_masked(key, visible.key_mask)
-        seed = self.dropout_layer.seed_generator.next() if drops else None
+        seed = self.dropout_layer.seed_generator.next() if uses_dropout else None
         output, weights = self.compute_attention(query, value, value if key is None else key, mask, seed)
-        if nonempty is not None:
-            output = self._zero_empty_rows(output, nonempty)
+        if any_visible is not None:
+            output = self._zero_empty_rows(output, any_visible)
         return (output, weights) if return_attention_scores else output
 
     def _first_position(self, lengths, causal):
@@ -245,21 +249,21 @@ class BaseAttention(ReturnsMore, AttentionDescription):
             return self.first_position(lengths, causal)
         return computed_from(lambda *lengths: self.first_position(lengths, causal), *lengths)
 
-    def _placed(self, start_index):
-        """Returns the position of the first query or key, if a projection may depend on it, or else 0."""
-        return value_of(start_index) if remembered(self, "places_inputs", lambda: self.places_inputs) else 0
+    def _input_start(self, start_index):
+        """Returns the position of the first query or key if a projection may depend on it, else 0."""
+        return value_of(start_index) if remembered(self, "uses_positions", lambda: self.uses_positions) else 0
 
-    def _visible(self, query, lengths, start_index, causal, arguments, has_keys=False):
-        """Returns the `Visibility` of a call with these masks, and with what it tells the rule."""
+    def _build_visibility(self, query, lengths, start_index, causal, arguments, has_keys=False):
+        """Returns the `Visibility` of a call from its masks and mask inputs."""
         sizes = length_of(query, 0), self.num_score_heads
         options = {"causal": causal, "heads": self.has_heads, "rule": self.visibility, "has_keys": has_keys}
         return build_visibility(lengths, start_index, **arguments, **options, sizes=sizes)
 
     def explain_execution(self, query, value=None, *args, **kwargs):
-        """Returns by which path a call would be computed, and why; nothing is computed, and results never differ.
+        """Returns by which path a call would be computed, and why, without computing it; all paths agree.
 
         Args:
-            query: [B, T, Dq]; like all tensors here, of any values: arrays, tensors or `keras.KerasTensor`s.
+            query: [B, T, Dq], like all tensors here with any values, or a `keras.KerasTensor`.
             value: [B, S, Dv].
             *args: Other arguments of the call.
             **kwargs: Other arguments of the call.
@@ -275,68 +279,67 @@ class BaseAttention(ReturnsMore, AttentionDescription):
             >>> DotAttention(implementation="dense").explain_execution(inputs, inputs, use_causal_mask=True)
             Execution(path='dense', reason="implementation='dense'")
         """
-        arguments = keras.tree.map_structure(_as_symbol, (query, value, *args))
-        options = keras.tree.map_structure(_as_symbol, kwargs)
+        arguments = keras.tree.map_structure(_as_symbolic, (query, value, *args))
+        options = keras.tree.map_structure(_as_symbolic, kwargs)
         with recorded_choices() as choices:
             self(*arguments, **options)
         return choices[0]
 
     def step(self, query, value, key, cache, memory, start_index, **arguments):
-        """Returns what a call with a cache returns: the output, the weights if asked for, and the new cache.
+        """Returns the results of a call with a cache: the output, the weights if they are requested, the new cache.
 
-        A layer whose cache does not hold keys and values overrides this together with `create_cache`.
-
-        See the call arguments; what the call tells the rule is with the masks.
+        A layer whose cache does not contain keys and values overrides this method and `create_cache`.
+        For the arguments see `BaseAttention`.
         """
         options = {name: arguments.pop(name) for name in ("attention_bias", "return_attention_scores", "training")}
-        position, rolls, queries = caches.position(cache), caches.rolls(cache), length_of(query)
+        position, is_rolling, queries = caches.next_position(cache), caches.is_rolling(cache), length_of(query)
         added = length_of(value) if memory is None else length_of(memory["value"], -2)
-        # A single query at the end of the keys sees all of them: no causal mask has to be computed.
-        causal = not (caches.grows(cache) and query.shape[1] == 1 and start_index is None)
+        # A single query at the end of the keys attends to all of them: it needs no causal mask.
+        causal = not (caches.is_growing(cache) and query.shape[1] == 1 and start_index is None)
         if start_index is None:
             start_index = caches.first_query_position(position, added, queries)
         mask = None
         if arguments["value_mask"] is not None or arguments["key_mask"] is not None:
-            room = value_of(added if rolls else caches.room_for(cache, added))
-            mask = masks.combined_value_mask(arguments["value_mask"], arguments["key_mask"], room)
-            if not rolls:  # those of the new positions
+            capacity = value_of(added if is_rolling else caches.capacity_after(cache, added))
+            mask = masks.combined_value_mask(arguments["value_mask"], arguments["key_mask"], capacity)
+            if not is_rolling:  # of the new positions
                 mask = masks.slice_mask(mask, value_of(position), value_of(added))
-        joint = None
+        projected = None
         if memory is None and mask is None and arguments["query_mask"] is None and value is query and key is None:
-            joint = self.project_jointly(query, self._placed(position))
-        if joint is not None:
-            options["projected"], memory = joint
-        memory = self._project_unless(memory, value, key, mask, position)
-        if rolls:
+            projected = self.project_jointly(query, self._input_start(position))
+        if projected is not None:
+            options["projected"], memory = projected
+        memory = self._resolve_memory(memory, value, key, mask, position)
+        if is_rolling:
             caches.check_rolling_step(queries, added)
-            memory, cache = caches.rolled(cache, memory, mask, self.kept_first)
+            memory, cache = caches.append_rolling(cache, memory, mask, self.kept_first)
             arguments |= {"value_mask": memory.pop("real"), "key_mask": None}
             key_positions = memory.pop("positions")
         else:
-            memory = cache = caches.extend(cache, memory)
+            memory = cache = caches.append(cache, memory)
         lengths, has_keys = (queries, length_of(memory["value"], -2)), isinstance(added, int) and added > 0
-        visible = self._visible(query, lengths, start_index, causal, arguments, has_keys)
-        if rolls:
+        visible = self._build_visibility(query, lengths, start_index, causal, arguments, has_keys)
+        if is_rolling:
             visible = visible.rolled_to(key_positions)
-        elif "index" in cache and causal and not visible.causal:  # what a rule lets see may not be there yet
+        elif "index" in cache and causal and not visible.causal:  # a rule may allow positions that are not filled yet
             visible = visible.limited_to(cache["index"])
         results = self._attend_and_project(query, memory, visible, start_index, **options)
         return *results, cache
 
-    def _project_unless(self, memory, value, key, mask, position=0):
-        """Returns a memory that is given, or else that of values and keys, of which the mask tells the real ones."""
+    def _resolve_memory(self, memory, value, key, mask, position=0):
+        """Returns the `memory` of a call if it has one, else the projected values and keys, zero where masked."""
         if memory is not None:
             return memory
         if mask is not None:
             value, key = masks.zero_masked(value, mask), masks.zero_masked(key, mask)
-        return self.project_memory(value, key, self._placed(position))
+        return self.project_memory(value, key, self._input_start(position))
 
     def project_jointly(self, inputs, start_index):
-        """Returns projected queries and the memory of the same inputs by one product; `None` if there is no such one.
+        """Returns projected queries and the memory of the same inputs from one product, or `None` if there is none.
 
         Args:
             inputs: [B, T, D].
-            start_index: Position of the first one.
+            start_index: Position of the first input.
         """
         return None
 
@@ -346,7 +349,7 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         max_keys = self.max_keys()
         visible = visible if max_keys is None else visible.limited_to(max_keys)
         inputs = query if visible.query_mask is None else masks.zero_masked(query, visible.query_mask)
-        query = self.project_query(inputs, self._placed(start_index)) if projected is None else projected
+        query = self.project_query(inputs, self._input_start(start_index)) if projected is None else projected
         if attention_bias is not None:
             attention_bias = check_bias(attention_bias, (*query.shape[:-1], visible.num_keys))
         results = self.attend(query, memory, visible, attention_bias, return_attention_scores, training)
@@ -355,70 +358,70 @@ class BaseAttention(ReturnsMore, AttentionDescription):
 
     @promises(PLAIN)
     def attend(self, query, memory, visible, attention_bias, return_attention_scores, training):
-        """Returns `output`, `weights` if asked for, and `seen` if anything is masked: whether a query sees any key.
+        """Returns a dict of `output`, `weights` if they are requested, and `seen` if anything is masked.
 
-        The query is from `project_query`, the memory from `project_memory`; `attention_bias` broadcasts to the scores
-        or is `None`.
+        `seen` is whether a query attends to any key, [B or 1, (N or 1,) T or 1, 1]. The query is from `project_query`,
+        the memory from `project_memory`; `attention_bias` broadcasts to the scores or is `None`.
         """
-        if "index" in memory:  # of a cache
+        if "index" in memory:  # it is a cache
             memory = {name: memory[name] for name in memory if name != "index"}
         bias = attention_bias
         if bias is not None:
             bias = repeat_bias_rows(bias, axis_size(query, -2))
         return run.attend(self, query, memory, visible, bias, return_attention_scores, training)
 
-    def _zero_empty_rows(self, output, seen):
-        """Returns `output` [B, T, D] with zeros where a query sees no key: the projection may have a bias."""
-        if seen is None:
+    def _zero_empty_rows(self, output, any_visible):
+        """Returns `output` [B, T, D] with zeros where a query attends to no key: the projection may have a bias."""
+        if any_visible is None:
             return output
         if self.has_heads:  # [B or 1, T or 1, 1]
-            seen = seen[:, 0] if seen.shape[1] == 1 else ops.any(seen, axis=1)
-        seen = ops.cast(seen, "bool")
-        return ops.where(seen, output, ops.cast(0.0, output.dtype))
+            any_visible = any_visible[:, 0] if any_visible.shape[1] == 1 else ops.any(any_visible, axis=1)
+        any_visible = ops.cast(any_visible, "bool")
+        return ops.where(any_visible, output, ops.cast(0.0, output.dtype))
 
     def create_cache(self, batch_size, length=None, rolling=False):
         """Returns an empty cache for self-attention, step by step.
 
         Args:
             batch_size: B.
-            length: Room for positions, L; `None` for a cache that grows. What goes beyond the room is lost.
-            rolling: Whether the cache keeps no more positions than a query sees before its own, whatever the length of
-                the sequence, for layers that have a window: `reach` positions, after the first `kept_first` that stay
-                visible, such as those of `Causal() & (SlidingWindow(128) | GlobalTokens(range(4)))`. Masks of values
-                then are of the new positions, [B, T], and masks and biases of pairs, and weights, of the positions kept
-                and the new ones; a first one that is in the window, too, has its weight at its first place.
+            length: Capacity in positions, L; positions beyond it are lost. `None`: the cache grows.
+            rolling: Whether the cache contains only the positions to which later queries may attend, for layers with a
+                window: the last `reach` positions and the first `kept_first`, such as those of
+                `Causal() & (SlidingWindow(128) | GlobalTokens(range(4)))`. Masks of values are then those of the new
+                positions, [B, T]; `attention_mask`, `attention_bias` and weights cover the positions in the cache and
+                the new ones. A first position that is also in the window has its weight at the first place.
 
         Raises:
-            ValueError: If the layer is not built, or has no window, or its `visibility` needs what a call tells.
+            ValueError: If the layer is not built; with `rolling`, if it has no window or its `visibility` requires mask
+                inputs.
         """
         if not self.built:
-            raise ValueError(f"Build {type(self).__name__}, or call it, first: a cache has the sizes of its keys.")
+            raise ValueError(f"Build or call {type(self).__name__} first: a cache has the sizes of its keys.")
         value, key = (ops.zeros((1, 1, size), dtype=self.compute_dtype) for size in self.memory_sizes)
-        single = self.project_memory(value, key)  # a position, for the shapes
-        room = self._rolling_room() if rolling else 0 if length is None else length
+        memory = self.project_memory(value, key)  # of one position, for the shapes
+        capacity = self._rolling_capacity() if rolling else 0 if length is None else length
         buffers = {
-            name: ops.zeros((batch_size, *tensor.shape[1:-2], room, tensor.shape[-1]), dtype=tensor.dtype)
-            for name, tensor in single.items()
+            name: ops.zeros((batch_size, *tensor.shape[1:-2], capacity, tensor.shape[-1]), dtype=tensor.dtype)
+            for name, tensor in memory.items()
         }
         if rolling:
-            buffers["real"] = ops.zeros((batch_size, room), dtype="bool")
+            buffers["real"] = ops.zeros((batch_size, capacity), dtype="bool")
         return buffers if length is None and not rolling else {**buffers, "index": ops.zeros((), dtype="int32")}
 
-    def _rolling_room(self):
-        needs = () if self.visibility is None else self.visibility.needs
-        if self.reach is None or needs:
+    def _rolling_capacity(self):
+        if self.reach is None or (self.visibility is not None and self.visibility.needs):
             raise ValueError(
-                f"A rolling cache is for attention in a window, such as `visibility=SlidingWindow(128)`, that needs no "
-                f"more than positions. Received: {type(self).__name__} with visibility={self.visibility!r}."
+                "A rolling cache requires attention in a window that depends on positions alone, such as "
+                f"`visibility=SlidingWindow(128)`. Received: {type(self).__name__} with visibility={self.visibility!r}."
             )
         return self.kept_first + self.reach
 
 
 def check_inputs(query, value, key, memory):
-    """Checks that a call has a query and a value, or a memory in its place, each of three axes.
+    """Checks that a call has a query and either a value or a memory, and that its tensors have three axes.
 
     Raises:
-        ValueError: If it has not.
+        ValueError: For any other call.
     """
     if isinstance(query, (list, tuple)):
         raise ValueError("`query` and `value` are separate arguments: `layer(query, value)`. Received: a list.")
@@ -432,17 +435,17 @@ def check_inputs(query, value, key, memory):
 
 
 def check_built(layer):
-    """Checks that a layer is built, whose projections have the sizes of its inputs.
+    """Checks that a layer is built.
 
     Raises:
         ValueError: If it is not.
     """
     if not layer.built:
         name = type(layer).__name__
-        raise ValueError(f"Build {name}, or call it, first: its projections have the sizes of its inputs.")
+        raise ValueError(f"Build or call {name} first: its projections have the sizes of its inputs.")
 
 
-def _as_symbol(argument):
+def _as_symbolic(argument):
     """Returns a tensor's shape and dtype as a symbolic tensor, and anything else as it is."""
     if not hasattr(argument, "shape") or not argument.shape or isinstance(argument, keras.KerasTensor):
         return argument

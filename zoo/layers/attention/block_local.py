@@ -1,4 +1,4 @@
-"""Attention within blocks."""
+"""Attention within blocks of positions."""
 
 import keras
 
@@ -10,11 +10,11 @@ from zoo.layers.visibility.windows import LocalBlocks
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class BlockLocalAttention(BlockedAttention):
-    """Multi-head attention within blocks: the query at position p sees the keys s with `⌊p / c⌋ = ⌊s / c⌋`.
+    """Multi-head attention within blocks: the query at position p attends to the keys s with `⌊p / c⌋ = ⌊s / c⌋`.
 
-    With a causal mask, only those up to p. The blocks of c positions begin at position 0 of the keys, wherever the
-    queries are. Time and memory are O((T + S) · c); only the weights, if asked for, cost T · S. A step with a cache
-    reads one block of it.
+    With a causal mask, only to those up to p. The blocks of c positions begin at position 0 of the keys, wherever the
+    queries are. Time and memory are O((T + S) · c), with `return_attention_scores` O(T · S). A step with a cache reads
+    one block of it.
 
     Args:
         num_heads: N, a positive integer.
@@ -22,7 +22,7 @@ class BlockLocalAttention(BlockedAttention):
         block_size: c, a positive integer.
         value_dim: Size of each head for value. Default: `key_dim`.
         **kwargs: Other options of `MultiHeadAttention`. `score` may be any but `LocationScore`. If `positions` act on
-            scores or values, they must depend on distances alone, as those of this library do.
+            scores or values, they must depend on distances alone, like all positions of this library.
 
     Call arguments, masking and results: see `BaseAttention`; weights are [B, N, T, S].
 

@@ -14,80 +14,60 @@ from zoo.layers.visibility.visible import Visibility
 
 
 class BlockedAttention(MultiHeadAttention):
-    """Base of multi-head attention in which a query sees only keys near its own position.
+    """Base of multi-head attention in which a query attends only to keys near its own position.
 
-    The queries are cut into blocks, each with the window of the keys that its queries may see. The blocks go to the
-    batch axis, and there everything is as in `MultiHeadAttention`: scores, positions, masks, biases, dropout and fused
-    kernels. Scores of queries and keys outside each other's windows are never computed. Positions that act on scores
-    must depend on distances alone, since they are computed once for all blocks.
+    The results are those of `MultiHeadAttention(visibility=rule)`. Where the backend computes large attention in tiles,
+    so does this layer. Otherwise it cuts the queries into blocks, each with the window of keys to which its queries may
+    attend, and moves the blocks to the batch axis: scores outside of the windows are never computed. Scores, positions,
+    masks, biases, dropout and fused kernels then act on each block. Positions that act on scores must depend on
+    distances alone, since they are computed once for all blocks.
 
-    A subclass has a `rule`, or overrides `sees`, and overrides `blocks`. By the rule large attention is computed in
-    tiles, where the backend has them, as it is with that rule as `visibility`.
+    A subclass has a `rule`, or overrides `sees`, and overrides `blocks`.
 
     Args:
         *args: Sizes of `MultiHeadAttention`.
         **kwargs: Other options of `MultiHeadAttention`.
 
     Raises:
-        ValueError: For a score that depends on the position of a key among all keys.
+        ValueError: For a score that depends on all keys at once.
     """
+
+    rule: VisibilityRule | None = None
+    supports_choosing_rules = False
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        if self.score.needs_all_keys:
+        if self.needs_all_keys:
             raise ValueError(
-                f"`score` of {type(self).__name__} must depend on queries and keys; LocationScore depends on the place "
-                f"of a key among all keys, but a block sees only some. Received: score={self.score!r}."
+                f"`score` of {type(self).__name__} must not depend on all keys at once, as LocationScore does: a block "
+                f"has only some of them. Received: score={self.score!r}."
             )
 
-    rule: VisibilityRule | None = None
-    may_choose = False
-
     @property
-    def whole_rule(self):
+    def effective_rule(self):
         if self.rule is None or type(self).sees is not BlockedAttention.sees:
             return None
         return self.rule if self.visibility is None else self.rule & self.visibility
 
     def sees(self, query_positions, key_positions):
-        """Returns which query, at [T, 1], may see which key, at [S], if nothing is masked, boolean [T, S]."""
+        """Returns whether a query, at [T, 1], may attend to a key, at [S], if nothing is masked, boolean [T, S]."""
         if self.rule is None:
             raise NotImplementedError(f"{type(self).__name__} must override `sees`.")
         return self.rule.sees(Pairs(0, 0, query_positions, key_positions))
 
-    def _by_rule(self, visible):
-        """Returns the visibility with the layer's own rule, or `None` if a subclass sees something else."""
-        if self.whole_rule is None:
-            return None
-        return dataclasses.replace(visible, rule=self.rule if visible.rule is None else self.rule & visible.rule)
-
     def blocks(self, length, start, causal):
-        """Returns the `QueryBlocks`, whose windows contain all keys that their queries see.
+        """Returns the `QueryBlocks`, whose windows contain all keys to which their queries may attend.
 
         T is an integer or, if unknown, a scalar tensor; `start` is the position of the first query, a scalar tensor.
         """
         raise NotImplementedError(f"{type(self).__name__} must override `blocks`.")
 
-    def _cheapest_blocks(self, length, keys, start, causal):
-        """Returns the `blocks`, or a single one if that is known to have no more pairs."""
-        blocks = self.blocks(length, start, causal)
-        known = isinstance(length, int) and isinstance(keys, int)
-        if known and length * keys <= blocks.count * blocks.rows * blocks.window:
-            return QueryBlocks.whole(length, keys, start)
-        return blocks
-
     def attend(self, query, memory, visible, attention_bias, return_attention_scores, training):
+        with_rule = self._with_rule(visible)
+        if self._needs_no_blocks(query, memory, with_rule, attention_bias):
+            return super().attend(query, memory, with_rule, attention_bias, return_attention_scores, training)
         batch, _, length, _ = ops.shape(query)
         keys = ops.shape(memory["value"])[-2]
-        if has_zero((batch, length, keys)):  # there is nothing to cut, and no pair outside a window
-            return super().attend(query, memory, visible, attention_bias, return_attention_scores, training)
-        whole = self._by_rule(visible)
-        if visible.rolled:  # it is a window already
-            return super().attend(query, memory, whole, attention_bias, return_attention_scores, training)
-        tiled = self.implementation in ("auto", "blockwise") and whole is not None
-        sizes = query.shape, memory["value"].shape[-2]
-        if tiled and plan(self, *sizes, whole, biased=attention_bias is not None).path == "tiles":
-            return super().attend(query, memory, whole, attention_bias, return_attention_scores, training)
         blocks = self._cheapest_blocks(length, keys, ops.sum(visible.query_positions[:1]), visible.causal)
         results = super().attend(
             _fold(blocks.cut_rows(query), batch),
@@ -103,8 +83,31 @@ class BlockedAttention(MultiHeadAttention):
             joined["weights"] = blocks.spread(results["weights"], length, keys)
         return joined
 
+    def _with_rule(self, visible):
+        """Returns the visibility with the layer's own rule, unless a subclass overrides `sees`."""
+        if self.effective_rule is None:
+            return visible
+        return dataclasses.replace(visible, rule=self.rule if visible.rule is None else self.rule & visible.rule)
+
+    def _needs_no_blocks(self, query, memory, visible, attention_bias):
+        """Returns whether there are no pairs, or only those of a window as in a rolling cache, or tiles."""
+        keys = memory["value"].shape[-2]
+        if visible.rolled or has_zero((query.shape[0], query.shape[2], keys)):
+            return True
+        if self.effective_rule is None or self.implementation not in ("auto", "blockwise"):
+            return False
+        return plan(self, query.shape, keys, visible, biased=attention_bias is not None).path == "tiles"
+
+    def _cheapest_blocks(self, length, keys, start, causal):
+        """Returns the `blocks`, or a single block if that is known to have no more pairs."""
+        blocks = self.blocks(length, start, causal)
+        is_known = isinstance(length, int) and isinstance(keys, int)
+        if is_known and length * keys <= blocks.count * blocks.rows * blocks.window:
+            return QueryBlocks.whole(length, keys, start)
+        return blocks
+
     def _visible_in_blocks(self, blocks, visible, batch):
-        """Returns the visibility within the blocks, which have the batch axis B · C."""
+        """Returns the visibility within the blocks, whose batch axis is B · C."""
         keys = ops.arange(blocks.window, dtype="int32")
         positions = blocks.key_positions()
         key_mask = ops.logical_and(positions >= 0, positions < axis_size(visible.key_positions, 0))[None]
@@ -117,7 +120,7 @@ class BlockedAttention(MultiHeadAttention):
         if visible.pair_mask is not None:
             pair_mask = ops.logical_and(pair_mask, _fold(blocks.cut_pairs(visible.pair_mask), batch))
         if visible.rule is not None:
-            pair_mask = ops.logical_and(pair_mask, _seen_by_rule(blocks, visible, batch))
+            pair_mask = ops.logical_and(pair_mask, _visible_by_rule(blocks, visible, batch))
         return Visibility(
             query_places=blocks.row_positions,
             key_places=keys,
@@ -130,22 +133,22 @@ class BlockedAttention(MultiHeadAttention):
         )
 
 
-def _seen_by_rule(blocks, visible, batch):
-    """Returns what the layer's `VisibilityRule` lets see within the blocks, [B · C, N or 1, R, K]."""
+def _visible_by_rule(blocks, visible, batch):
+    """Returns which pairs of the blocks the option `visibility` allows, boolean [B · C, N or 1, R, K]."""
     rows, columns = (
-        {name: each[..., None] for name, each in vectors().items() if name in visible.inputs}
+        {name: tensor[..., None] for name, tensor in vectors().items() if name in visible.inputs}
         for vectors in (visible.query_vectors, visible.key_vectors)
     )
-    cut = {name: blocks.cut_rows(each) for name, each in rows.items()}
-    cut |= {name: blocks.cut_keys(each) for name, each in columns.items()}
-    inputs = {name: _merge_batch(ops.squeeze(each, -1), batch) for name, each in cut.items()}
-    for name, each in visible.inputs.items():
-        if name not in cut:  # one for a sequence
-            inputs[name] = _merge_batch(ops.broadcast_to(each[:, None], (ops.shape(each)[0], blocks.count)), batch)
-    numbers = ops.broadcast_to(ops.arange(batch, dtype="int32")[:, None], (batch, blocks.count))
+    cut = {name: blocks.cut_rows(tensor) for name, tensor in rows.items()}
+    cut |= {name: blocks.cut_keys(tensor) for name, tensor in columns.items()}
+    inputs = {name: _merge_batch(ops.squeeze(tensor, -1), batch) for name, tensor in cut.items()}
+    for name, tensor in visible.inputs.items():
+        if name not in cut:  # a number for each sequence
+            inputs[name] = _merge_batch(ops.broadcast_to(tensor[:, None], (ops.shape(tensor)[0], blocks.count)), batch)
+    sequences = ops.broadcast_to(ops.arange(batch, dtype="int32")[:, None], (batch, blocks.count))
     positions = blocks.first_keys()[:, None] + blocks.row_positions, blocks.key_positions()
     return visible.seen_by_rule(
-        _merge_batch(numbers, batch), *(_merge_batch(each[None], batch) for each in positions), inputs
+        _merge_batch(sequences, batch), *(_merge_batch(tensor[None], batch) for tensor in positions), inputs
     )
 
 

@@ -1,9 +1,9 @@
 """Key/value caches for incremental decoding: arguments and results, never state of a layer.
 
-A cache is a dict with `key` [..., L, D] and `value` [..., L, D]. There are three kinds. One has room for a fixed number
-of positions L, of which `index` (int32 scalar) are filled: all sizes are known, as XLA and JAX need it. One has no
-`index`: it grows, and L is the number of positions in it. A rolling one keeps those of `index` positions that the next
-query may see, the first F and the last L − F, and in `real` [B, L] which of them are there and not masked.
+A cache is a dict with `key` [..., L, D] and `value` [..., L, D], of one of three kinds. A *fixed* cache has capacity
+for L positions, of which `index` (int32 scalar) are filled: all sizes are known, as XLA and JAX require. A *growing*
+cache has no `index`: L is the number of its positions. A *rolling* cache contains those of `index` positions to which
+later queries may attend, the first F and the last L − F; `real` [B, L] is True where one is filled and not masked.
 """
 
 import operator
@@ -14,80 +14,76 @@ from zoo.layers.attention.query_blocks import take_nearest_rows
 from zoo.layers.core.lazy import computed_from, length_of
 
 
-def position(cache):
-    """Returns the number of positions in a cache, which is the place of the next one; `Lazy` where it is a size."""
-    return cache["index"] if "index" in cache else length_of(cache["key"], -2)
+def next_position(cache):
+    """Returns the position of the next token, which is the number of positions so far; `Lazy` in a growing cache."""
+    return length_of(cache["key"], -2) if is_growing(cache) else cache["index"]
 
 
-def grows(cache):
+def is_growing(cache):
     """Returns whether the cache grows with every position."""
     return "index" not in cache
 
 
-def rolls(cache):
-    """Returns whether the cache keeps the last positions only."""
+def is_rolling(cache):
+    """Returns whether the cache drops positions to which no later query may attend."""
     return "real" in cache
 
 
 def check_rolling_step(queries, added):
-    """Checks that there are no more queries than new keys: what earlier ones see is no longer there.
+    """Checks that there are no more queries than new keys: the windows of earlier queries are no longer complete.
 
     Raises:
-        ValueError: If there are.
+        ValueError: If there are more queries than new keys.
     """
     if isinstance(queries, int) and isinstance(added, int) and queries > added:
         raise ValueError(
-            "A rolling cache no longer has what queries before its last keys see: give as many values as queries. "
+            "A rolling cache no longer contains the keys of earlier queries: pass at least as many values as queries. "
             f"Received: {queries} queries and {added} values."
         )
 
 
-def rolled(cache, memory, real=None, first=0):
-    """Appends `key` and `value` [..., T, D] of new positions to a rolling cache, which keeps the `first` ones, too.
+def append_rolling(cache, memory, real=None, first=0):
+    """Appends `key` and `value` [..., T, D] of new positions to a rolling cache, which never drops the `first` ones.
 
-    `real` [B, T] says which of them are, by default all.
+    `real` [B, T] is False at new positions that are masked; by default none is.
 
     Returns:
-        `key`, `value`, `real` and `positions` of all that the new positions may attend to, and the new cache. As long
-        as one of the first is among the last as well, it is not real there.
+        `key`, `value`, `real` and `positions` of all that the new positions may attend to, and the new cache. A
+        position that is both among the first and among the last ones is real only among the first.
     """
     last = cache["real"].shape[1] - first
     if real is None:
         real = ops.ones((ops.shape(cache["real"])[0], ops.shape(memory["value"])[-2]), dtype="bool")
     index, added = cache["index"], ops.shape(real)[1]
-    columns = {"real": real[:, :, None]}  # positions on the last axis but one, as those of keys and values
+    columns = {"real": real[:, :, None]}  # positions on the last axis but one, like those of keys and values
     joined = {name: _joined(cache, name, new, first) for name, new in {**memory, **columns}.items()}
-    kept = ops.arange(last, dtype="int32") + first + added
+    remaining = ops.arange(last, dtype="int32") + first + added
     if first:
-        kept = ops.concatenate([ops.arange(first, dtype="int32"), kept])
-    rest = {name: ops.take(tensor, kept, axis=-2) for name, tensor in joined.items()}
-    rest |= {"real": rest["real"][..., 0], "index": index + added}
+        remaining = ops.concatenate([ops.arange(first, dtype="int32"), remaining])
+    new_cache = {name: ops.take(tensor, remaining, axis=-2) for name, tensor in joined.items()}
+    new_cache |= {"real": new_cache["real"][..., 0], "index": index + added}
     positions = ops.arange(last + added, dtype="int32") + (index - last)
-    there = joined.pop("real")[..., 0]
+    is_real = joined.pop("real")[..., 0]
     if first:
         positions = ops.concatenate([ops.arange(first, dtype="int32"), positions])
         is_first = ops.arange(ops.shape(positions)[0], dtype="int32") < first
-        there = ops.logical_and(there, ops.logical_or(is_first, positions >= first))
-    return {**joined, "real": there, "positions": positions}, rest
-
-
-def _as_rows(cache, name):
-    return cache[name][:, :, None] if name == "real" else cache[name]
+        is_real = ops.logical_and(is_real, ops.logical_or(is_first, positions >= first))
+    return {**joined, "real": is_real, "positions": positions}, new_cache
 
 
 def _joined(cache, name, new, first):
-    """Returns the first positions, with those of the new ones that are among them, the last ones and the new ones."""
-    rows = _as_rows(cache, name)
+    """Returns the first positions, which the new ones may fill, then the last ones, then the new ones."""
+    rows = cache[name][:, :, None] if name == "real" else cache[name]
     if not first:
         return ops.concatenate([rows, new], axis=-2)
     front = write(rows[..., :first, :], new, cache["index"])
     return ops.concatenate([front, rows[..., first:, :], new], axis=-2)
 
 
-def room_for(cache, length):
-    """Returns L of a cache once `length` more positions are in it; `Lazy` if it is unknown."""
-    room = length_of(cache["key"], -2)
-    return computed_from(operator.add, room, length) if grows(cache) else room
+def capacity_after(cache, length):
+    """Returns L after `length` positions are appended; `Lazy` if it is unknown."""
+    capacity = length_of(cache["key"], -2)
+    return computed_from(operator.add, capacity, length) if is_growing(cache) else capacity
 
 
 def first_query_position(position, added, queries):
@@ -111,22 +107,20 @@ def write(buffer, update, index):
     length = ops.shape(update)[-2]
     if isinstance(length, int) and length == 0:
         return buffer
-    fresh = ops.logical_and(source >= 0, source < length)[:, None]
-    return ops.where(fresh, take_nearest_rows(update, source), buffer)
+    is_new = ops.logical_and(source >= 0, source < length)[:, None]
+    return ops.where(is_new, take_nearest_rows(update, source), buffer)
 
 
-def extend(cache, memory):
-    """Appends `key` and `value` [..., T, D] of new positions to a cache.
+def append(cache, memory):
+    """Appends `key` and `value` [..., T, D] of new positions to a fixed or growing cache.
 
     Returns:
         The new cache; its `key` and `value` are what the new positions may attend to.
     """
-    if grows(cache):
+    if is_growing(cache):
         return {name: ops.concatenate([cache[name], memory[name]], axis=-2) for name in ("key", "value")}
-    index = cache["index"]
-    length = ops.shape(memory["key"])[-2]
-    buffers = {name: write(cache[name], memory[name], index) for name in ("key", "value")}
-    return {**buffers, "index": index + length}
+    buffers = {name: write(cache[name], memory[name], cache["index"]) for name in ("key", "value")}
+    return {**buffers, "index": cache["index"] + ops.shape(memory["key"])[-2]}
 
 
 def can_shorten(cache):
@@ -136,6 +130,6 @@ def can_shorten(cache):
 
 def without_last(cache, count):
     """Returns a cache for which `can_shorten` is true without its last `count` positions."""
-    if not grows(cache):
+    if not is_growing(cache):
         return {**cache, "index": cache["index"] - count}
     return {name: tensor[..., : ops.shape(tensor)[-2] - count, :] for name, tensor in cache.items()}

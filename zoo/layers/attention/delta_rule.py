@@ -1,4 +1,4 @@
-"""The delta rule: a state that is corrected where it recalls something else than the new value."""
+"""The delta rule: each value replaces the value that the state recalls for its key."""
 
 import keras
 from keras import ops
@@ -9,7 +9,7 @@ from zoo.layers.core.projections import apply_positionwise, split_at, split_head
 
 # Keys in a chunk.
 CHUNK_SIZE = 64
-# Added to the square of the length of a query or key.
+# Added to the squared length of a query or key.
 _EPSILON = 1e-6
 
 
@@ -17,22 +17,22 @@ _EPSILON = 1e-6
 class DeltaRuleAttention(StateAttention):
     """DeltaNet: `Sₜ = Sₜ₋₁ + βₜ kₜ (vₜ − Sₜ₋₁ᵀ kₜ)ᵀ`, `headₜ = norm(Sₜᵀ qₜ / √H)`, `output = concat(headᵢ) W_o`.
 
-    Before a value is added, what the state recalls for its key is taken away, by the part β: with β = 1 and keys of
-    length 1 the state then recalls vₜ for kₜ, whatever it held. `q = φ(X W_q)`, `k = φ(Y W_k)` with `φ(x) = swish(x) /
-    |swish(x)|`, and `β = sigmoid(Y W_β)`, a number for each head. The norm divides each head at each position by the
-    root of its mean square, without weights of its own.
+    The state recalls Sᵀ k for a key k. Before a value is added, the recalled one is subtracted, in the proportion β:
+    with β = 1 and keys of length 1 the new state recalls exactly vₜ for kₜ. `q = φ(X W_q)`, `k = φ(Y W_k)` with
+    `φ(x) = swish(x) / |swish(x)|`, and `β = sigmoid(Y W_β)`, a number for each head. The norm divides each head at each
+    position by the root of its mean square, without learned weights.
 
     Three forms agree. In chunks of positions, with `A = tril(diag(β) K Kᵀ, −1)` and the state S before the chunk, the
-    values that are really added are `U = (I + A)⁻¹ diag(β) (V − K S)`, and `heads = Q S + tril(Q Kᵀ) U`, at a cost of
-    (T + S) · N · H · V; a step is the recurrence, and the cache is the state, of one size at any length. In parallel
-    for all pairs, the weights are `tril(Q Kᵀ) (I + A)⁻¹ diag(β)`: `return_attention_scores` (which does not change the
-    output) and the implementations `"dense"` and `"blockwise"` compute them, at a cost of S² · N · (S + T). All of this
-    is in float32 or wider.
+    differences that are added to the state are `U = (I + A)⁻¹ diag(β) (V − K S)`, and `heads = Q S + tril(Q Kᵀ) U`, at
+    a cost of (T + S) · N · H · V. A step is the recurrence; the cache is the state, whose size does not depend on the
+    length. In parallel for all pairs, the weights are `tril(Q Kᵀ) (I + A)⁻¹ diag(β)`: `return_attention_scores` (which
+    does not change the output) and the implementations `"dense"` and `"blockwise"` compute them, at a cost of
+    S² · N · (S + T). All of this is in float32 or wider.
 
-    It is always causal, whatever `use_causal_mask`. A masked key changes nothing. There is no softmax, so that an
-    `attention_bias` is refused, and an `attention_mask`, since keys act on each other; weights have either sign, and
-    their rows any sum. With a cache there are no weights and no `start_index`. The short convolutions of published
-    models are not part of the layer.
+    The layer is always causal, whatever `use_causal_mask`. A masked key does not change the state. There is no softmax:
+    the layer takes no `attention_bias`, and no `attention_mask`, since a key changes the state for all later queries;
+    weights may be negative, and rows of weights have any sum. With a cache there are no weights and no `start_index`.
+    The short convolutions of published models are not part of the layer.
 
     Args:
         num_heads: N, a positive integer.
@@ -41,7 +41,7 @@ class DeltaRuleAttention(StateAttention):
         use_bias: Whether the projections have biases.
         epsilon: Added to the mean square of a head.
         **kwargs: Other options of `MultiHeadAttention`, except `score`, `share_score`, `logit_softcap` and `dropout`.
-            `positions` must act on queries and keys, and do so before φ; the paper has none.
+            `positions` must act on queries and keys, to which they are applied before φ; the paper has none.
 
     Call arguments, masking and results: see `BaseAttention`; weights are [B, N, T, S].
 
@@ -76,12 +76,12 @@ class DeltaRuleAttention(StateAttention):
         return self._features(super().project_query(query, start_index))
 
     def project_memory(self, value, key=None, start_index=0):
-        """Returns `{"key": ..., "value": ...}`; the keys [B, N, S, H + 1] end with β, and are in float32 or wider.
+        """Returns `{"key": ..., "value": ...}`; the keys [B, N, S, H + 1] are `[k; β]` in float32 or wider.
 
         Args:
             value: [B, S, Dv].
             key: [B, S, Dk]; defaults to `value`.
-            start_index: Position of the first one, if they are appended to a cache.
+            start_index: Position of the first key, if the keys are appended to a cache.
         """
         memory = super().project_memory(value, key, start_index)
         betas = apply_positionwise(self.beta_dense, value if key is None else key)
@@ -100,8 +100,8 @@ class DeltaRuleAttention(StateAttention):
     def compare(self, query, key, visible):
         key, betas = split_at(key, self.key_dim)
         products = ops.matmul(query, ops.swapaxes(key, -1, -2))
-        earlier = visible.key_positions <= visible.query_positions[:, None]  # [T, S]
-        products = ops.where(earlier, products, ops.zeros_like(products))
+        is_earlier = visible.key_positions <= visible.query_positions[:, None]  # [T, S]
+        products = ops.where(is_earlier, products, ops.zeros_like(products))
         return ops.matmul(products, inverse_of_corrections(key, betas)) * ops.swapaxes(betas, -1, -2)
 
     def run(self, query, key, value, visible, start, before):

@@ -1,4 +1,4 @@
-"""What attention computes: functions of tensors and positions, which its subclasses override."""
+"""The steps of attention as functions of tensors and positions, each of which a subclass can override."""
 
 from keras import backend, ops
 
@@ -7,7 +7,7 @@ from zoo.layers.core.overrides import IN_KERNEL, PAIRWISE, PLAIN, UNPLACED, keep
 from zoo.layers.core.saving import KeepsQuantization
 from zoo.layers.normalizations import SoftmaxNormalization
 
-# What `compute_attention` writes out.
+# The steps that `compute_attention` contains.
 _STEPS = (
     "project_query",
     "project_memory",
@@ -22,40 +22,45 @@ _STEPS = (
 
 
 class AttentionDescription(KeepsQuantization):
-    """What attention computes: project → compare → normalise → drop → sum → project.
+    """The steps of attention: project → compare → normalise → dropout → weighted sum → project.
 
     `weights = normalize(compare(query, key) + bias)`, `output = weighted_sum(weights, value)`, where masked positions
-    have weight 0. Which positions are visible is in a `Visibility`. Axes: B batch, T queries, S keys and values, N
-    heads, H size of a head, D features.
+    have weight 0. A `Visibility` contains the masks and positions of a call. Axes: B batch, T queries, S keys and
+    values, N heads, H size of a head, D features.
     """
 
     has_heads = False
-    follows = False
-    """Whether the weights of a query follow from those of the one before; then they are among the states of a cell."""
+    is_recurrent = False
+    """Whether the weights of a query depend on those of the previous query, which a recurrent cell then keeps as a
+    state. Such a layer has `initial_weights` and `with_noise_seed`, see `MonotonicAttention`."""
+    needs_query_position = False
+    """Whether a call with a single query requires its position, `start_index`."""
+    needs_all_keys = False
+    """Whether a score depends on all keys at once."""
 
     @property
     def num_score_heads(self):
-        """Number of heads that have scores of their own."""
+        """Number of heads with separate scores."""
         return self.num_heads if self.has_heads else 1
 
     @promises(UNPLACED, PLAIN)
     def project_query(self, query, start_index=0):
-        """Returns the queries as `compare` takes them, [B, T, Dq] or [B, N, T, H].
+        """Returns the queries for `compare`, [B, T, Dq] or [B, N, T, H].
 
         Args:
             query: [B, T, Dq].
-            start_index: Position of the first one among the keys.
+            start_index: Position of the first query among the keys.
         """
         return query
 
     @promises(UNPLACED)
     def project_memory(self, value, key=None, start_index=0):
-        """Returns `{"key": ..., "value": ...}` as `compare` and the weighted sum take them.
+        """Returns `{"key": ..., "value": ...}` for `compare` and `weighted_sum`.
 
         Args:
             value: [B, S, Dv].
             key: [B, S, Dk]; defaults to `value`.
-            start_index: Position of the first one, if they are appended to a cache.
+            start_index: Position of the first key, if the keys are appended to a cache.
         """
         return {"key": value if key is None else key, "value": value}
 
@@ -65,7 +70,7 @@ class AttentionDescription(KeepsQuantization):
         Args:
             query: From `project_query`.
             key: From `project_memory`.
-            visible: The `Visibility`, which knows the positions.
+            visible: The `Visibility`, which contains masks and positions.
         """
         raise NotImplementedError(f"{type(self).__name__} must override `compare`.")
 
@@ -74,7 +79,7 @@ class AttentionDescription(KeepsQuantization):
         """Returns the attention weights, in the shape of the scores.
 
         Args:
-            scores: From `compare`, with the bias.
+            scores: From `compare`, plus the bias.
             query: From `project_query`.
             visible: The `Visibility`.
         """
@@ -98,51 +103,50 @@ class AttentionDescription(KeepsQuantization):
 
     @promises(PLAIN)
     def finish(self, output, inputs):
-        """Returns the layer's output from the weighted sum of the values, and the inputs [B, T, Dq] of the queries."""
+        """Returns the layer's output from the weighted sum of the values and the layer's inputs [B, T, Dq]."""
         return self.project_output(output)
 
     def compare_layers(self):
-        """Returns the sublayers whose weights `compare`, `normalize` or `weighted_sum` read, a list."""
+        """Returns a list of the sublayers whose weights `compare`, `normalize` or `weighted_sum` reads."""
         return []
 
     def compare_weights(self):
-        """Returns the weights that the layer, `compare_layers` and `normalization` hold, also those not trained."""
+        """Returns the weights of the layer itself, of `compare_layers` and of `normalization`, trainable or not."""
         sublayers = self._flatten_layers(include_self=False)
-        of_sublayers = {id(weight) for layer in sublayers for weight in layer.weights}
-        own = [weight for weight in self.weights if id(weight) not in of_sublayers]
-        return own + [weight for layer in self._layers_of_weights() for weight in layer.weights]
+        sublayer_weights = {id(weight) for layer in sublayers for weight in layer.weights}
+        own_weights = [weight for weight in self.weights if id(weight) not in sublayer_weights]
+        return own_weights + [weight for layer in self._layers_with_weights() for weight in layer.weights]
 
-    def _layers_of_weights(self):
+    def _layers_with_weights(self):
         return [*self.compare_layers(), self.normalization]
 
     def is_repeatable(self):
-        """Returns whether a second pass gives the same: a user's score may draw random numbers or count its calls."""
-        return all(len(layer.variables) == len(layer.weights) for layer in self._layers_of_weights())
+        """Returns whether a second pass has the same results: a user's score may draw random numbers or count calls."""
+        return all(len(layer.variables) == len(layer.weights) for layer in self._layers_with_weights())
 
     def is_pairwise(self):
-        """Returns whether each score and each term of the sums depends on its own query, key and positions alone.
+        """Returns whether scores and weighted sums can be computed in tiles of queries × keys.
 
-        It may then be computed in tiles of queries × keys. A method that is overridden counts if it is marked as
-        `PAIRWISE` in `zoo.layers.core.overrides`.
+        Each score, and each term of a sum, must then depend on its own query, key and positions alone. A subclass that
+        overrides one of these methods marks it as `PAIRWISE`, see `zoo.layers.core.overrides`.
         """
-        needs_all_keys = getattr(getattr(self, "score", None), "needs_all_keys", False)
-        by_pairs = keeps(self, PAIRWISE, ("attend_rows", "compare", "normalize", "weighted_sum"))
-        return self.has_softmax and not needs_all_keys and by_pairs
+        is_pairwise = keeps(self, PAIRWISE, ("attend_rows", "compare", "normalize", "weighted_sum"))
+        return self.has_softmax and not self.needs_all_keys and is_pairwise
 
     @property
     def has_softmax(self):
-        """Whether the scores become weights by the softmax itself."""
+        """Whether the normalisation is the plain softmax."""
         return type(self.normalization) is SoftmaxNormalization
 
     def is_plain(self):
-        """Returns whether `compute_attention` computes the calls with inputs, masks of sequences and dropout alone."""
-        by_formula = keeps(self, PLAIN, _STEPS) and keeps(self.normalization, PLAIN, ("normalize",))
-        return by_formula and self.visibility is None and self.max_keys() is None
+        """Returns whether `compute_attention` computes calls that have only inputs, sequence masks and dropout."""
+        has_plain_steps = keeps(self, PLAIN, _STEPS) and keeps(self.normalization, PLAIN, ("normalize",))
+        return has_plain_steps and self.visibility is None and self.max_keys() is None
 
     def compute_attention(self, query, value, key, mask, seed):
-        """Returns the output [B, T, D] and the weights of a layer that `is_plain`, by its formula.
+        """Returns the output [B, T, D] and the weights of a layer that `is_plain`, computed by its formula.
 
-        What it computes stands in the steps as well, of which every one can be overridden.
+        The results are those of the single steps; a subclass that overrides a step no longer `is_plain`.
 
         Args:
             query: [B, T, Dq], zero where masked, like value and key.
@@ -154,36 +158,35 @@ class AttentionDescription(KeepsQuantization):
         raise NotImplementedError(f"{type(self).__name__} must override `compute_attention`.")
 
     def pair_size(self):
-        """Returns how many numbers are computed to compare one query with one key, in one head."""
+        """Returns how many numbers `compare` computes for a pair of one query and one key, in one head."""
         return 1
 
     def max_keys(self):
-        """Returns the number of keys that can be compared, `None` for any; keys after these are masked."""
+        """Returns the largest number of keys, or `None` for any number; later keys are masked."""
         return None
 
     @property
-    def whole_rule(self):
-        """The rule that holds all that is known of which keys a query may see by their positions, or `None`."""
+    def effective_rule(self):
+        """The `VisibilityRule` with which the layer masks keys: its own and its option `visibility`; or `None`."""
         return self.visibility
 
     @property
     def reach(self):
-        """How many keys before its own position a query may see at most, `None` for any number."""
-        needs_all_keys = getattr(getattr(self, "score", None), "needs_all_keys", False)
-        return None if self.whole_rule is None or needs_all_keys else self.whole_rule.reach
+        """The largest distance from a query back to a key that it may attend to, or `None` for any distance."""
+        return None if self.effective_rule is None or self.needs_all_keys else self.effective_rule.reach
 
     @property
     def kept_first(self):
-        """How many of the first keys a query may see besides, however far it is from them."""
-        return 0 if self.reach is None else self.whole_rule.kept_first
+        """The number of first keys that a query may attend to at any distance."""
+        return 0 if self.reach is None else self.effective_rule.kept_first
 
     def first_position(self, lengths, causal):
-        """Returns the default position of the first query among the keys, for lengths (T, S)."""
+        """Returns the default position of the first query among the keys; `lengths` are (T, S)."""
         return lengths[1] - lengths[0]
 
     @property
-    def places_inputs(self):
-        """Whether projections may depend on the positions of their inputs."""
+    def uses_positions(self):
+        """Whether the projections may depend on the positions of their inputs."""
         return not keeps(self, UNPLACED, ("project_query", "project_memory"))
 
     def can_fuse(self, masked, biased):
@@ -192,9 +195,9 @@ class AttentionDescription(KeepsQuantization):
 
     @promises(IN_KERNEL, PAIRWISE, PLAIN)
     def attend_rows(self, query, memory, visible, bias=None, seed=None):
-        """Returns the `output`, `weights` and `seen` of some of the queries, all at once, a dict.
+        """Returns a dict of `output`, `weights` and `seen` for some of the queries.
 
-        See `attend`; the seed of the dropout is `None` if it is not active.
+        For the arguments see `attend`; `seed` is that of the dropout, or `None` if dropout is not active.
         """
         scores = self.compare(query, memory["key"], visible)
         if visible.rule is not None:
@@ -207,5 +210,5 @@ class AttentionDescription(KeepsQuantization):
         return {"output": output, "weights": weights, "seen": visible.seen()}
 
     def fused_output(self, query, memory, visible, bias):
-        """Returns the weighted sum of the values by the backend's own kernel; see `attend` for the arguments."""
+        """Returns the weighted sum of the values, computed by the backend's kernel; for the arguments see `attend`."""
         raise NotImplementedError(f"{type(self).__name__} has no fused kernel.")

@@ -1,4 +1,4 @@
-"""Differential attention: the difference of two softmaxes, in which what both see as noise cancels out."""
+"""Differential attention: the difference of two softmaxes, in which common noise cancels out."""
 
 import keras
 from keras import backend, ops
@@ -15,12 +15,12 @@ class DifferentialAttention(MultiHeadAttention):
 
     Each head has two queries and two keys of `key_dim` features, and one value. `λ = exp(λ_q1 · λ_k1) − exp(λ_q2 ·
     λ_k2) + λ₀`, with four learned vectors [p_k] that all heads share. `headᵢ = (1 − λ₀) norm(weightsᵢ V W_vⁱ)`, where
-    the norm divides by the root of the mean square of the head, without weights of its own (W_o may take them), and
+    the norm divides by the root of the mean square of the head, without learned weights (W_o can contain them), and
     `output = concat(headᵢ) W_o`.
 
-    Rows of the weights sum to 1 − λ, and single ones may be negative. Masks and `attention_bias` act on both softmaxes,
-    dropout on their difference. It costs as much as multi-head attention with 2N heads; fused kernels and tiles do not
-    have it, so that long sequences are computed in chunks of queries.
+    Rows of the weights sum to 1 − λ; single weights may be negative. Masks and `attention_bias` act on both softmaxes,
+    dropout on their difference. It costs as much as multi-head attention with 2N heads. There are no fused kernels and
+    tiles for it: long sequences are computed in chunks of queries.
 
     Args:
         num_heads: N, a positive integer; in the paper half as many as a Transformer has otherwise.
@@ -50,13 +50,14 @@ class DifferentialAttention(MultiHeadAttention):
     """
 
     saved_options = ("initial_lambda", "epsilon")
-
-    may_choose = False
+    supports_choosing_rules = False
 
     def __init__(self, num_heads, key_dim, value_dim=None, initial_lambda=0.8, epsilon=1e-5, use_bias=False, **kwargs):
         for option, default in (("query_dim", None), ("share_score", True)):
             if kwargs.pop(option, default) != default:
-                raise ValueError(f"{type(self).__name__} has no option `{option}`: both parts of a head compare alike.")
+                raise ValueError(
+                    f"{type(self).__name__} takes no `{option}`: both parts of a head have the same score."
+                )
         if not 0 <= initial_lambda < 1:
             raise ValueError(f"`initial_lambda` must be in [0, 1). Received: initial_lambda={initial_lambda}.")
         super().__init__(num_heads, key_dim, value_dim or 2 * key_dim, use_bias=use_bias, **kwargs)
@@ -77,12 +78,12 @@ class DifferentialAttention(MultiHeadAttention):
         ]
 
     def subtracted_part(self):
-        """Returns λ, what the second softmax is multiplied by, a scalar in float32."""
+        """Returns λ, the factor of the second softmax, a scalar in float32."""
         query_1, key_1, query_2, key_2 = (ops.cast(vector, "float32") for vector in self.lambdas)
         return ops.exp(ops.sum(query_1 * key_1)) - ops.exp(ops.sum(query_2 * key_2)) + self.initial_lambda
 
-    def _pairs(self, dense, norm, inputs, start_index, rotate):
-        """Returns both queries or keys of each head side by side, [B, N, T, 2 p_k]."""
+    def _project_pairs(self, dense, norm, inputs, start_index, rotate):
+        """Returns the two queries or keys of each head side by side, [B, N, T, 2 p_k]."""
         inputs = inputs if self.positions is None else self.positions.encode(inputs, start_index)
         heads = project_heads(dense, inputs, self.key_dim)  # [B, 2N, T, p_k]
         heads = heads if norm is None else norm(heads)
@@ -93,12 +94,12 @@ class DifferentialAttention(MultiHeadAttention):
 
     def project_query(self, query, start_index=0):
         rotate = self.positions and self.positions.rotate_query
-        return self._pairs(self.query_dense, self.query_norm, query, start_index, rotate)
+        return self._project_pairs(self.query_dense, self.query_norm, query, start_index, rotate)
 
     def project_memory(self, value, key=None, start_index=0):
         check_built(self)
         rotate = self.positions and self.positions.rotate_key
-        key = self._pairs(self.key_dense, self.key_norm, value if key is None else key, start_index, rotate)
+        key = self._project_pairs(self.key_dense, self.key_norm, value if key is None else key, start_index, rotate)
         return {"key": key, "value": project_heads(self.value_dense, value, self.value_dim)}
 
     def attend_rows(self, query, memory, visible, bias=None, seed=None):

@@ -1,4 +1,4 @@
-"""Attention layers of Keras as layers of this library, with their weights."""
+"""Conversion of Keras' attention layers, with their weights."""
 
 import keras
 from keras import ops
@@ -19,12 +19,11 @@ def from_keras(layer):
     | `MultiHeadAttention` | `MultiHeadAttention` |
     | `GroupQueryAttention` | `GroupedQueryAttention` |
 
-    Call it as the layers here are called: `layer(query, value, key)`, also where Keras takes a list. It keeps the
-    contract of this library where Keras does not: a query with nothing to attend to returns zeros and not a mean of the
-    values; an explicit `query_mask` counts; and the causal mask knows that the queries are at the end of the keys, so
-    that outputs with `use_causal_mask` are those of Keras for T = S only. Single-head layers of Keras return zeros for
-    masked queries no more than for others; here they do. W₁, W₂ and W are trained from here on as any other matrices.
-    Regularizers, constraints and the optimizer's state are not carried over.
+    Call the new layer as `layer(query, value, key)`, also where Keras takes a list. Its outputs differ where the
+    contract of this library differs from Keras': for a query without any unmasked key the output is zero and not a mean
+    of the values; an explicit `query_mask` has an effect; single-head layers return zeros for masked queries; and with
+    `use_causal_mask` the queries are at the end of the keys, so that outputs agree for T = S only. W₁, W₂ and W are
+    trainable. Regularizers, constraints and the optimizer's state are not copied.
 
     Args:
         layer: A built layer of one of these classes.
@@ -33,8 +32,8 @@ def from_keras(layer):
         The built layer, with the same name, dtype policy, dropout and seed.
 
     Raises:
-        ValueError: If the layer is of another class, even of a subclass, which may compute anything, is not built or
-            quantised, or has `use_gate`, `sliding_window`, `attention_axes` or an `output_shape` of several axes.
+        ValueError: If the layer is of another class, including subclasses of these, is not built, is quantised, or has
+            `use_gate`, `sliding_window`, `attention_axes` or an `output_shape` of several axes.
 
     Example:
         >>> import keras
@@ -60,7 +59,7 @@ def from_keras(layer):
     refused = [name for name in ("use_gate", "sliding_window") if config.get(name)]
     refused += ["attention_axes"] if tuple(config.get("attention_axes") or (1,)) != (1,) else []
     if refused:
-        raise ValueError(f"Layers here have no `{refused[0]}`. Received: {refused[0]}={config[refused[0]]!r}.")
+        raise ValueError(f"`{refused[0]}` is not supported. Received: {refused[0]}={config[refused[0]]!r}.")
     options = {name: config[name] for name in ("name", "dropout", "seed") if name in config}
     return convert(layer, config, {**options, "dtype": layer.dtype_policy})
 
@@ -90,7 +89,7 @@ def _convert_additive(layer, config, options):
 
 
 def _single_head_shapes(layer):
-    """Returns the shapes of query, value and key, with which a single-head layer of Keras was built as a list."""
+    """Returns the shapes of query, value and key with which a single-head layer of Keras was built."""
     query, value, *key = layer.get_build_config()["input_shape"]
     return query, value, key[0] if key else value
 
@@ -119,7 +118,7 @@ def _convert_grouped(layer, config, options):
 
 
 def _copy_projections(layer, converted):
-    """Returns a layer with the weights of another one, whose matrices have an axis for the heads of their own."""
+    """Returns the converted layer with the weights of the original, whose kernels have an axis for the heads."""
     shapes = layer.get_build_config()["shapes_dict"]
     converted.build(*(shapes.get(f"{name}_shape") for name in ("query", "value", "key")))
     for name in ("query", "key", "value", "output"):

@@ -1,4 +1,4 @@
-"""Gated linear attention: a state that each position lets fade as it says itself."""
+"""Gated linear attention: a state that decays at each position by a gate computed from the position's inputs."""
 
 import keras
 from keras import ops
@@ -8,38 +8,39 @@ from zoo.layers.attention.state_chunks import attend_by_state
 from zoo.layers.core.checks import check_size
 from zoo.layers.core.projections import apply_positionwise, split_heads
 
-# Keys in a chunk, within which there is a factor for each pair and feature.
+# Keys in a chunk; within a chunk there is a factor for each pair of positions and feature.
 CHUNK_SIZE = 16
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class GatedLinearAttention(StateAttention):
-    """Causal linear attention whose state fades by gates: `Sₜ = diag(αₜ) Sₜ₋₁ + kₜ vₜᵀ`, `headₜ = norm(Sₜᵀ qₜ / √H)`.
+    """Causal linear attention whose state decays by gates: `Sₜ = diag(αₜ) Sₜ₋₁ + kₜ vₜᵀ`, `headₜ = norm(Sₜᵀ qₜ / √H)`.
 
-    `αₜ = sigmoid(kₜ' W₁ W₂ + b)^(1/τ)`, a number in (0, 1) for each head and feature, of what the key is projected
-    from. `output = (swish(X W_g) ⊙ concat(headᵢ)) W_o`; the norm makes mean 0 and variance 1 of each head at each
-    position, without weights of its own.
+    `αₜ = sigmoid(kₜ' W₁ W₂ + b)^(1/τ)`, a number in (0, 1) for each head and feature, where k' is the input of the
+    key's projection. `output = (swish(X W_g) ⊙ concat(headᵢ)) W_o`; the norm gives each head mean 0 and variance 1 at
+    each position, without learned weights.
 
-    Three forms agree. Chunks of positions are computed in parallel with the state between them, at a cost of (T + S) ·
-    N · H · V; a step is the recurrence, and the cache is the state, of one size at any length. In parallel for all
-    pairs, the weight of key s for query t is `Σ_h q_th k_sh α_(s+1)h … α_th / √H`: `return_attention_scores` (which
-    does not change the output) and the implementations `"dense"` and `"blockwise"` compute it, at a cost of T · S · N ·
-    H. All of this is in float32 or wider.
+    Three forms agree. Chunks of positions are computed in parallel, and pass the state from one to the next, at a cost
+    of (T + S) · N · H · V. A step is the recurrence; the cache is the state, whose size does not depend on the length.
+    In parallel for all pairs, the weight of key s for query t is `Σ_h q_th k_sh α_(s+1)h … α_th / √H`:
+    `return_attention_scores` (which does not change the output) and the implementations `"dense"` and `"blockwise"`
+    compute it, at a cost of T · S · N · H. All of this is in float32 or wider.
 
-    It is always causal, whatever `use_causal_mask`. A masked key adds nothing, and nothing fades at it. There is no
-    softmax, so that an `attention_bias` is refused, and an `attention_mask`, since keys act on each other; weights have
-    either sign, and their rows any sum. With a cache there are no weights and no `start_index`.
+    The layer is always causal, whatever `use_causal_mask`. At a masked key the state does not change. There is no
+    softmax: the layer takes no `attention_bias`, and no `attention_mask`, since a key changes the state for all later
+    queries; weights may be negative, and rows of weights have any sum. With a cache there are no weights and no
+    `start_index`.
 
     Args:
         num_heads: N, a positive integer.
         key_dim: Size of each head for query and key, H; in the paper D / 2N.
         value_dim: Size of each head for value, V; in the paper D / N. Default: `key_dim`.
         decay_rank: Size between W₁ and W₂, a positive integer.
-        decay_temperature: τ, a positive number: the larger, the slower the state fades.
+        decay_temperature: τ, a positive number: the larger, the slower the state decays.
         use_bias: Whether the projections have biases; W₂ has one in any case.
         epsilon: Added to the variance of a head.
         **kwargs: Other options of `MultiHeadAttention`, except `score`, `share_score`, `logit_softcap` and `dropout`.
-            `positions` must act on queries and keys; the paper has none, since the gates know the order.
+            `positions` must act on queries and keys; the paper has none, since the gates depend on the order.
 
     Call arguments, masking and results: see `BaseAttention`; weights are [B, N, T, S].
 
@@ -86,12 +87,12 @@ class GatedLinearAttention(StateAttention):
         self.decay_dense.build((*key_shape[:-1], self.decay_rank))
 
     def project_memory(self, value, key=None, start_index=0):
-        """Returns `{"key": ..., "value": ...}`; the keys [B, N, S, 2 H] end with log α, and are in float32 or wider.
+        """Returns `{"key": ..., "value": ...}`; the keys [B, N, S, 2 H] are `[k; log α]` in float32 or wider.
 
         Args:
             value: [B, S, Dv].
             key: [B, S, Dk]; defaults to `value`.
-            start_index: Position of the first one, if they are appended to a cache.
+            start_index: Position of the first key, if the keys are appended to a cache.
         """
         memory = super().project_memory(value, key, start_index)
         inputs = value if key is None else key
@@ -103,10 +104,10 @@ class GatedLinearAttention(StateAttention):
     def compare(self, query, key, visible):
         key, log_decays = ops.split(key, 2, axis=-1)
         total = ops.cumsum(log_decays, axis=-2)  # up to each key
-        # Nothing fades before the first key and after the last one.
-        places = ops.clip(visible.query_positions + 1, 0, ops.shape(key)[-2])
-        of_queries = ops.take(ops.pad(total, ((0, 0), (0, 0), (1, 0), (0, 0))), places, axis=-2)
-        between = ops.minimum(of_queries[..., :, None, :] - total[..., None, :, :], 0.0)  # [B, N, T, S, H]
+        # There is no decay before the first key and after the last one.
+        indices = ops.clip(visible.query_positions + 1, 0, ops.shape(key)[-2])
+        query_total = ops.take(ops.pad(total, ((0, 0), (0, 0), (1, 0), (0, 0))), indices, axis=-2)
+        between = ops.minimum(query_total[..., :, None, :] - total[..., None, :, :], 0.0)  # [B, N, T, S, H]
         return ops.sum(query[..., :, None, :] * key[..., None, :, :] * ops.exp(between), axis=-1)
 
     def run(self, query, key, value, visible, start, before):

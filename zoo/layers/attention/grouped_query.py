@@ -6,15 +6,47 @@ from keras import ops
 from zoo.layers.attention.multi_head import MultiHeadAttention
 from zoo.layers.core.checks import check_size
 from zoo.layers.core.overrides import IN_KERNEL, PAIRWISE, promises
+from zoo.layers.core.projections import reshape
+
+
+class SharedMemoryAttention(MultiHeadAttention):
+    """Base of multi-head attention whose heads share keys and values in G groups: these are [B, G, S, H].
+
+    The queries of all heads of a group are compared with its keys in one product.
+
+    Args:
+        *args: Sizes of `MultiHeadAttention`.
+        **kwargs: Other options of `MultiHeadAttention`.
+    """
+
+    @promises(IN_KERNEL, PAIRWISE)
+    def compare_heads(self, query, key):
+        if key.shape[1] == self.num_heads:
+            return super().compare_heads(query, key)
+        return self._unfold(super().compare_heads(_fold(query, key.shape[1]), key), ops.shape(query)[2])
+
+    @promises(IN_KERNEL, PAIRWISE)
+    def sum_heads(self, weights, value):
+        if value.shape[1] == self.num_heads:
+            return super().sum_heads(weights, value)
+        return self._unfold(super().sum_heads(_fold(weights, value.shape[1]), value), ops.shape(weights)[2])
+
+    def _unfold(self, folded, length):
+        """Returns [B, N, T, D] from [B, G, N/G · T, D]."""
+        batch, _, _, size = ops.shape(folded)
+        return reshape(folded, (batch, self.num_heads, length, size))
+
+    def repeat_memory(self, memory):
+        return tuple(repeat_heads(memory[name], self.num_heads) for name in ("key", "value"))
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
-class GroupedQueryAttention(MultiHeadAttention):
+class GroupedQueryAttention(SharedMemoryAttention):
     """Multi-head attention whose heads share keys and values in groups: `headᵢ` uses `K W_k^g` and `V W_v^g`.
 
     The group of head i is `g = ⌊i · G / N⌋`. With one group this is multi-query attention (Shazeer 2019), with N groups
-    multi-head attention. Keys, values and caches are N / G times smaller; with `share_score=False` each head has a
-    projection of its group's keys, and caches shrink by the values alone.
+    multi-head attention. Keys, values and caches are N / G times smaller; with `share_score=False`, where the score of
+    each head may project the keys of its group, only the values are.
 
     Args:
         num_heads: N, a positive integer.
@@ -59,37 +91,19 @@ class GroupedQueryAttention(MultiHeadAttention):
     def memory_heads(self):
         return self.num_key_value_heads
 
-    def _fold(self, heads):
-        """Returns [B, G, N/G · T, D] from [B, N, T, D]: the queries of a group, one after another."""
-        batch, _, length, size = ops.shape(heads)
-        group = self.num_heads // self.num_key_value_heads
-        return ops.reshape(heads, (batch, self.num_key_value_heads, group * length, size))
-
-    def _unfold(self, folded, length):
-        """Returns [B, N, T, D] from [B, G, N/G · T, D]."""
-        batch, _, _, size = ops.shape(folded)
-        return ops.reshape(folded, (batch, self.num_heads, length, size))
-
     def keys_to_compare(self, key):
-        return key if self.share_score else self._repeat(key)
+        return key if self.share_score else repeat_heads(key, self.num_heads)
 
-    @promises(IN_KERNEL, PAIRWISE)
-    def compare_heads(self, query, key):
-        if not self.share_score:
-            return self.score.compare(query, key)
-        return self._unfold(self.score.compare(self._fold(query), key), ops.shape(query)[2])
 
-    @promises(IN_KERNEL, PAIRWISE)
-    def sum_heads(self, weights, value):
-        return self._unfold(ops.matmul(self._fold(weights), value), ops.shape(weights)[2])
+def repeat_heads(heads, num_heads):
+    """Returns [B, N, S, H] from [B, G, S, H]."""
+    batch, groups, length, size = ops.shape(heads)
+    # Not `ops.repeat`, for which Keras on PyTorch cannot infer shapes without computing everything.
+    repeated = ops.broadcast_to(heads[:, :, None], (batch, groups, num_heads // groups, length, size))
+    return reshape(repeated, (batch, num_heads, length, size))
 
-    def repeated(self, memory):
-        return tuple(self._repeat(memory[name]) for name in ("key", "value"))
 
-    def _repeat(self, heads):
-        """Returns [B, N, S, H] from [B, G, S, H]."""
-        batch, groups, length, size = ops.shape(heads)
-        # Not `ops.repeat`, for which Keras on PyTorch cannot infer shapes without computing everything.
-        repeats = self.num_heads // self.num_key_value_heads
-        repeated = ops.broadcast_to(heads[:, :, None], (batch, groups, repeats, length, size))
-        return ops.reshape(repeated, (batch, self.num_heads, length, size))
+def _fold(heads, groups):
+    """Returns [B, G, N/G · T, D] from [B, N, T, D]: the queries of all heads of a group, one head after another."""
+    batch, num_heads, length, size = ops.shape(heads)
+    return reshape(heads, (batch, groups, num_heads // groups * length, size))

@@ -1,39 +1,38 @@
-"""Multi-head latent attention: keys and values of all heads from one small vector for each position."""
+"""Multi-head latent attention: keys and values of all heads from one small vector per position."""
 
 import keras
 from keras import ops
 
 from zoo.layers.attention.base import check_built
-from zoo.layers.attention.multi_head import MultiHeadAttention
+from zoo.layers.attention.grouped_query import SharedMemoryAttention
 from zoo.layers.core.checks import check_size
-from zoo.layers.core.overrides import IN_KERNEL, PAIRWISE, keeps, promises
+from zoo.layers.core.overrides import IN_KERNEL, keeps
 from zoo.layers.core.projections import (
     apply_positionwise,
     project_heads,
     projection,
     replace_layer,
-    reshape,
     split_at,
     split_heads,
 )
 from zoo.layers.positions.rotary import RotaryPositions
 
-# What a user may override and then wants keys and values for, not latent vectors.
-_ON_KEYS = ("attend_rows", "compare", "compare_heads", "weighted_sum", "sum_heads")
+# Methods that require keys and values in place of latent vectors if a subclass overrides them.
+_METHODS_ON_KEYS = ("attend_rows", "compare", "compare_heads", "weighted_sum", "sum_heads")
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
-class MultiHeadLatentAttention(MultiHeadAttention):
-    """Multi-head attention whose cache holds one latent vector and one rotary key for each position, for all heads.
+class MultiHeadLatentAttention(SharedMemoryAttention):
+    """Multi-head attention whose cache contains one latent vector and one rotary key per position, for all heads.
 
     `c = norm(W_DKV v)`, `kᵢ = [W_UKⁱ c; R(s) W_KR k]`, `vᵢ = W_UVⁱ c` for a key k and value v at position s, which are
     one vector in the paper; `qᵢ = [W_UQⁱ c'; R(p) W_QRⁱ c']` with `c' = norm(W_DQ q)` for a query q at position p, or
     `c' = q` without `query_latent_dim`. `headᵢ = Σ softmax(qᵢ · kᵢ / √p_k) vᵢ`, and `concat(headᵢ) W_o`.
 
-    The cache takes C + R numbers for each position, whatever N, where multi-head attention takes N · (p_k + p_v). A
-    step of decoding need not make keys and values of them: `q · W_UK c = (W_UKᵀ q) · c`, and `Σ w W_UV c = W_UV Σ w c`,
-    so that all heads attend to the latent vectors themselves. That is computed where it takes fewer multiplications,
-    (2 C + R) T · S · N, against (C (p_k − R + p_v) + (p_k + p_v) T) · S · N with keys and values: for few queries.
+    The cache has C + R numbers per position, whatever N; that of multi-head attention has N · (p_k + p_v). A step of
+    decoding does not compute keys and values: since `q · W_UK c = (W_UKᵀ q) · c` and `Σ w W_UV c = W_UV Σ w c`, all
+    heads can attend to the latent vectors themselves. The layer does so if it takes fewer multiplications,
+    (2 C + R) T · S · N instead of (C (p_k − R + p_v) + (p_k + p_v) T) · S · N: for few queries.
 
     Args:
         num_heads: N, a positive integer.
@@ -43,16 +42,16 @@ class MultiHeadLatentAttention(MultiHeadAttention):
         value_dim: Size of each head for value, p_v. Default: `key_dim − rope_dim`.
         query_latent_dim: Size of c', or `None` for queries without one.
         latent_norm: Whether c and c' are normalised (RMS norm).
-        use_bias: Whether the maps to c, c', the rotary key and the output have biases, and without c' that to the
-            queries; those from c and c' have none.
+        use_bias: Whether the projections to c, c', the rotary key and the output have biases, and without c' the
+            projection to the queries. Projections from c and c' have none.
         **kwargs: Other options of `MultiHeadAttention`, except `score`, `share_score`, `query_dim` and `qk_norm`: the
             scores are scaled dot products. `positions` are `RotaryPositions()` by default.
 
-    Call arguments, masking and results: see `BaseAttention`; weights are [B, N, T, S]. Where `key` is not `value`, the
-    rotary part alone comes from it. `head_kernels` has W_UKⁱ [N, C, p_k − R] and W_UVⁱ [N, C, p_v].
+    Call arguments, masking and results: see `BaseAttention`; weights are [B, N, T, S]. If `key` is not `value`,
+    only the rotary part depends on it. `head_kernels` has W_UKⁱ [N, C, p_k − R] and W_UVⁱ [N, C, p_v].
 
     Raises:
-        ValueError: For an option that it does not have, `positions` that are not rotary, or a `rope_dim` that is odd or
+        ValueError: For an unsupported option, `positions` that are not rotary, or a `rope_dim` that is odd or
             not below `key_dim`.
 
     Example:
@@ -93,7 +92,7 @@ class MultiHeadLatentAttention(MultiHeadAttention):
                 f"`rope_dim` must be even and below `key_dim`. Received: rope_dim={rope_dim}, key_dim={key_dim}."
             )
         kwargs.setdefault("positions", RotaryPositions())
-        # Queries are scaled when they are projected: among latent vectors their heads have another size.
+        # `project_query` scales the queries: when they are compared with latent vectors, their size is not `key_dim`.
         super().__init__(num_heads, key_dim, value_dim or key_dim - rope_dim, score="dot", use_bias=use_bias, **kwargs)
         self.query_latent_dim = check_size("query_latent_dim", query_latent_dim, optional=True)
         self.latent_norm = latent_norm
@@ -105,14 +104,14 @@ class MultiHeadLatentAttention(MultiHeadAttention):
         if query_latent_dim is not None:
             self.query_latent_dense = self._dense(self.query_latent_dim, "query_latent")
             replace_layer(self, "query_dense", self._from_latent(self.num_heads * self.key_dim, "query"))
-        self.memory_norm = self._norm("latent_norm") if latent_norm else None
-        self.query_latent_norm = self._norm("query_latent_norm") if latent_norm and query_latent_dim else None
+        self.memory_norm = self._make_norm("latent_norm") if latent_norm else None
+        self.query_latent_norm = self._make_norm("query_latent_norm") if latent_norm and query_latent_dim else None
 
     def _check_options(self, options):
         name = type(self).__name__
         for option, default in (("score", None), ("share_score", True), ("query_dim", None), ("qk_norm", False)):
             if options.pop(option, default) != default:
-                raise ValueError(f"{name} has no option `{option}`: all heads compare latent vectors by dot products.")
+                raise ValueError(f"{name} takes no `{option}`: all heads compare latent vectors by dot products.")
         positions = options.get("positions", RotaryPositions())
         if not isinstance(positions, RotaryPositions) or positions.acts_on_scores:
             raise ValueError(f"`positions` of {name} must be RotaryPositions. Received: positions={positions!r}.")
@@ -136,11 +135,11 @@ class MultiHeadLatentAttention(MultiHeadAttention):
 
     def project_query(self, query, start_index=0):
         if self.query_latent_dense is not None:
-            query = _normalized(self.query_latent_norm, apply_positionwise(self.query_latent_dense, query))
+            query = _normalize(self.query_latent_norm, apply_positionwise(self.query_latent_dense, query))
         heads = project_heads(self.query_dense, query, self.key_dim)
         content, rotary = split_at(heads, self.content_dim)
         heads = ops.concatenate([content, self.positions.rotate_query(rotary, start_index)], axis=-1)
-        return heads * self.key_dim**-0.5  # before the products, which float16 may not hold otherwise
+        return heads * self.key_dim**-0.5  # before the products, so that float16 stays in range
 
     def project_memory(self, value, key=None, start_index=0):
         """Returns `{"key": ..., "value": ...}`, the rotary keys [B, 1, S, R] and the latent vectors [B, 1, S, C].
@@ -148,44 +147,46 @@ class MultiHeadLatentAttention(MultiHeadAttention):
         Args:
             value: [B, S, Dv].
             key: [B, S, Dk]; defaults to `value`.
-            start_index: Position of the first one, if they are appended to a cache.
+            start_index: Position of the first key, if the keys are appended to a cache.
         """
         check_built(self)
         rotary = project_heads(self.rope_dense, value if key is None else key, self.rope_dim)
-        latent = _normalized(self.memory_norm, apply_positionwise(self.latent_dense, value))
+        latent = _normalize(self.memory_norm, apply_positionwise(self.latent_dense, value))
         return {"key": self.positions.rotate_key(rotary, start_index), "value": split_heads(latent, self.latent_dim)}
 
     def attend(self, query, memory, visible, *arguments):
-        if not self._absorbs(query, memory):
-            return super().attend(query, self._expanded(memory), visible, *arguments)
+        if not self._compares_latent(query, memory):
+            return super().attend(query, self._expand(memory), visible, *arguments)
         key = ops.concatenate([memory["value"], memory["key"]], axis=-1)
-        absorbed = {"key": key, "value": memory["value"]}
-        results = super().attend(self._absorbed(query), absorbed, visible, *arguments)
-        return {**results, "output": ops.einsum("bntc,cnv->bntv", results["output"], self._up(self.value_dense))}
+        latent_memory = {"key": key, "value": memory["value"]}
+        results = super().attend(self._latent_query(query), latent_memory, visible, *arguments)
+        output = ops.einsum("bntc,cnv->bntv", results["output"], self._kernel_per_head(self.value_dense))
+        return {**results, "output": output}
 
-    def _absorbs(self, query, memory):
-        """Returns whether queries are compared with latent vectors: whether that is less work."""
+    def _compares_latent(self, query, memory):
+        """Returns whether queries are compared with latent vectors, as fewer multiplications are needed."""
         queries, keys = query.shape[-2], memory["value"].shape[-2]
         if not isinstance(queries, int) or self.key_dense.quantization_mode or self.value_dense.quantization_mode:
             return False
-        if not keeps(self, IN_KERNEL, _ON_KEYS):
+        if not keeps(self, IN_KERNEL, _METHODS_ON_KEYS):
             return False
         sizes = self.content_dim + self.value_dim
-        # Multiplications of each key and head. An unknown number of keys is a large one.
-        of_queries = queries * self.latent_dim * sizes / max(1, keys) if isinstance(keys, int) else 0
-        absorbed = queries * (2 * self.latent_dim + self.rope_dim) + of_queries
-        return absorbed < queries * (sizes + self.rope_dim) + self.latent_dim * sizes
+        # Multiplications per key and head. An unknown number of keys is assumed to be large.
+        projections = queries * self.latent_dim * sizes / max(1, keys) if isinstance(keys, int) else 0
+        latent_cost = queries * (2 * self.latent_dim + self.rope_dim) + projections
+        return latent_cost < queries * (sizes + self.rope_dim) + self.latent_dim * sizes
 
-    def _up(self, dense):
-        """Returns the matrix of each head from latent vectors, [C, N, size]."""
+    def _kernel_per_head(self, dense):
+        """Returns the matrix of each head that projects latent vectors, [C, N, size]."""
         return ops.reshape(ops.cast(dense.kernel, self.compute_dtype), (self.latent_dim, self.num_heads, -1))
 
-    def _absorbed(self, query):
-        """Returns queries as latent vectors are compared with them, [B, N, T, C + R] from [B, N, T, p_k]."""
+    def _latent_query(self, query):
+        """Returns queries for latent vectors, [B, N, T, C + R] from [B, N, T, p_k]."""
         content, rotary = split_at(query, self.content_dim)
-        return ops.concatenate([ops.einsum("bnth,cnh->bntc", content, self._up(self.key_dense)), rotary], axis=-1)
+        content = ops.einsum("bnth,cnh->bntc", content, self._kernel_per_head(self.key_dense))
+        return ops.concatenate([content, rotary], axis=-1)
 
-    def _expanded(self, memory):
+    def _expand(self, memory):
         """Returns keys [B, N, S, p_k] and values [B, N, S, p_v] of latent vectors."""
         latent = memory["value"][:, 0]
         content = project_heads(self.key_dense, latent, self.content_dim)
@@ -194,35 +195,6 @@ class MultiHeadLatentAttention(MultiHeadAttention):
         value = project_heads(self.value_dense, latent, self.value_dim)
         return {"key": ops.concatenate([content, rotary], axis=-1), "value": value}
 
-    @promises(IN_KERNEL, PAIRWISE)
-    def compare_heads(self, query, key):
-        if key.shape[1] != 1:
-            return super().compare_heads(query, key)
-        return self._unfold(super().compare_heads(self._fold(query), key), ops.shape(query)[2])
-
-    @promises(IN_KERNEL, PAIRWISE)
-    def sum_heads(self, weights, value):
-        if value.shape[1] != 1:
-            return super().sum_heads(weights, value)
-        return self._unfold(ops.matmul(self._fold(weights), value), ops.shape(weights)[2])
-
-    def _fold(self, heads):
-        """Returns [B, 1, N · T, D] from [B, N, T, D]: the queries of all heads, for keys that they share."""
-        batch, _, length, size = ops.shape(heads)
-        return reshape(heads, (batch, 1, self.num_heads * length, size))
-
-    def _unfold(self, folded, length):
-        """Returns [B, N, T, D] from [B, 1, N · T, D]."""
-        batch, _, _, size = ops.shape(folded)
-        return reshape(folded, (batch, self.num_heads, length, size))
-
-    def repeated(self, memory):
-        return tuple(self._repeat(memory[name]) for name in ("key", "value"))
-
-    def _repeat(self, heads):
-        batch, _, length, size = ops.shape(heads)
-        return ops.broadcast_to(heads, (batch, self.num_heads, length, size))
-
     def get_config(self):
         config = super().get_config()
         for option in ("score", "share_score", "query_dim", "qk_norm"):
@@ -230,5 +202,5 @@ class MultiHeadLatentAttention(MultiHeadAttention):
         return config
 
 
-def _normalized(norm, latent):
+def _normalize(norm, latent):
     return latent if norm is None else norm(latent)

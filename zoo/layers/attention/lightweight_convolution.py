@@ -1,4 +1,4 @@
-"""Lightweight and dynamic convolution: weights of near positions that are learned or predicted, not compared."""
+"""Lightweight and dynamic convolution: learned or predicted weights of near positions, without comparisons."""
 
 import keras
 from keras import ops
@@ -11,23 +11,24 @@ from zoo.layers.core.projections import apply_positionwise, projection
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class LightweightConvolution(SelfMixing):
-    """Weighted sums of near positions with weights that heads of features share: `yₜ = (Σⱼ softmax(W_h)ⱼ gₜ₊ⱼ₋ₗ) W_o`.
+    """Weighted sums of near positions by weights per head: `yₜ = (Σⱼ softmax(W_h)ⱼ gₜ₊ⱼ₋ₗ) W_o`.
 
-    `g = a ⊙ sigmoid(b)` with `[a; b] = X W_i`, of the size D of the inputs; head h of N has D / N of its features, and
-    k weights W_h for all of them. Position t sees l positions before it and k − 1 − l after it: `l = ⌊k / 2⌋`, or with
-    causal padding `l = k − 1`. What is outside the sequence or masked counts as zero, and keeps its weight.
+    `g = a ⊙ sigmoid(b)` with `[a; b] = X W_i`, of the size D of the inputs. Each of the N heads has D / N of the
+    features and k weights W_h, which they share. Position t reads l positions before it and k − 1 − l after it:
+    `l = ⌊k / 2⌋`, or with causal padding `l = k − 1`. Positions outside the sequence and masked ones count as zeros;
+    the weights of the others do not change.
 
-    It costs T · k · D and 3 D² + N · k weights without biases; the cache holds the last k − 1 vectors g.
+    It costs T · k · D and has 3 D² + N · k weights without biases. The cache contains the last k − 1 vectors g.
 
     Args:
         num_heads: N, a divisor of D.
-        width: Positions that it sees, k, a positive integer.
-        padding: `"same"`: a position is in the middle of those it sees (right of it, for an even width);
-            `"causal"`: at their end.
+        width: Number of positions in the window, k, a positive integer.
+        padding: `"same"`: a position is in the middle of its window (right of the middle for an even width);
+            `"causal"`: at the end of its window.
         dropout: Rate of dropout on the weights of the positions (DropConnect).
         seed: Seed of the dropout.
         use_bias: Whether W_i and W_o have biases.
-        kernel_initializer: Initializer of the maps, and of W.
+        kernel_initializer: Initializer of W_i, W_o and W.
 
     Call arguments and results: see `SelfMixing`; weights are [B, N, T, T], zero outside the k positions.
 
@@ -82,7 +83,7 @@ class LightweightConvolution(SelfMixing):
         self.build_weights(query_shape)
 
     def build_weights(self, inputs_shape):
-        """Makes what the weights of the positions come from, for inputs [B, T, D]."""
+        """Builds the weights of the positions, or the projection that predicts them, for inputs [B, T, D]."""
         self.position_weights = self.add_weight(
             name="position_weights", shape=(self.num_heads, self.width), initializer=self.kernel_initializer
         )
@@ -92,7 +93,7 @@ class LightweightConvolution(SelfMixing):
         return self.padding == "causal"
 
     def predict_weights(self, gated):
-        """Returns weights before their softmax, which broadcast to [B, T, N, k], of vectors g [B, T, D]."""
+        """Returns the weights before the softmax from vectors g [B, T, D]; they broadcast to [B, T, N, k]."""
         return ops.cast(self.position_weights, gated.dtype)[None, None]
 
     def mix(self, inputs, real, training, cache, return_attention_scores):
@@ -108,38 +109,38 @@ class LightweightConvolution(SelfMixing):
             padded = ops.concatenate([cache["inputs"], gated], axis=1)
             cache = {"inputs": padded[:, length:], "index": cache["index"] + length}
         if training and self.dropout:
-            # Of each position its own, also if all positions have the same weights.
-            every = ops.broadcast_to(weights, (batch, length, self.num_heads, self.width))
-            dropped = self.dropout_layer(every, training=True)
+            # Dropout differs between positions, even if they share the weights.
+            repeated = ops.broadcast_to(weights, (batch, length, self.num_heads, self.width))
+            dropped = self.dropout_layer(repeated, training=True)
         else:
             dropped = weights
         heads = (batch, length + self.width - 1, self.num_heads, self.size // self.num_heads)
         padded = ops.reshape(padded, heads)
         mixed = sum(padded[:, j : j + length] * dropped[..., j, None] for j in range(self.width))
         output = apply_positionwise(self.output_dense, ops.reshape(mixed, (batch, length, self.size)))
-        spread = self._spread(weights, batch, length, before, real) if return_attention_scores else None
-        return output, spread, cache
+        pairs = self._pair_weights(weights, batch, length, before, real) if return_attention_scores else None
+        return output, pairs, cache
 
-    def _spread(self, weights, batch, length, before, real):
+    def _pair_weights(self, weights, batch, length, before, real):
         """Returns the weights of all pairs of positions, [B, N, T, T]."""
-        places = ops.arange(length, dtype="int32")
-        index = places - places[:, None] + before  # [T, T]: which of the k weights is that of a pair
+        positions = ops.arange(length, dtype="int32")
+        index = positions - positions[:, None] + before  # [T, T]: the index of a pair's weight among the k weights
         inside = ops.logical_and(index >= 0, index < self.width)[None, None]
         weights = ops.broadcast_to(weights, (batch, length, self.num_heads, self.width))
         index = ops.broadcast_to(
             ops.clip(index, 0, self.width - 1)[None, None], (batch, self.num_heads, length, length)
         )
-        spread = ops.take_along_axis(ops.transpose(weights, (0, 2, 1, 3)), index, axis=-1)
+        pairs = ops.take_along_axis(ops.transpose(weights, (0, 2, 1, 3)), index, axis=-1)
         if real is not None:
             inside = ops.logical_and(inside, ops.logical_and(real[:, None, :, None], real[:, None, None]))
-        return ops.where(inside, spread, ops.zeros_like(spread))
+        return ops.where(inside, pairs, ops.zeros_like(pairs))
 
     def create_cache(self, batch_size, length=None):
-        """Returns an empty cache: the last k − 1 vectors g, and the number of positions so far.
+        """Returns an empty cache: the last k − 1 vectors g, and the number of positions, `index`.
 
         Args:
             batch_size: B.
-            length: Room for positions; the convolution needs none.
+            length: Not used: the size of the cache does not depend on the number of positions.
         """
         inputs = ops.zeros((batch_size, self.width - 1, self.size), dtype=self.compute_dtype)
         return {"inputs": inputs, "index": ops.zeros((), dtype="int32")}
@@ -147,13 +148,13 @@ class LightweightConvolution(SelfMixing):
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class DynamicConvolution(LightweightConvolution):
-    """Lightweight convolution whose weights each position predicts: `yₜ = (Σⱼ softmax(W_q gₜ)_hj gₜ₊ⱼ₋ₗ) W_o`.
+    """Lightweight convolution with weights predicted at each position: `yₜ = (Σⱼ softmax(W_q gₜ)_hj gₜ₊ⱼ₋ₗ) W_o`.
 
-    W_q [D, N · k] has no bias. All else is as in `LightweightConvolution`: it costs D · N · k more for each position.
+    W_q [D, N · k] has no bias. All else is as in `LightweightConvolution`; it costs T · D · N · k more.
 
     Args:
         num_heads: N, a divisor of D.
-        width: Positions that it sees, k, a positive integer.
+        width: Number of positions in the window, k, a positive integer.
         padding: `"same"` or `"causal"`.
         **kwargs: Other options of `LightweightConvolution`.
 

@@ -14,26 +14,26 @@ ALIGNMENTS = ("monotonic", "predictive")
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class LocalAttention(Attention):
-    """Attention to the keys around a position `p_t`: `softmax` over `p_t − D … p_t + D`, nothing outside.
+    """Attention to the keys around a position `p_t`: `softmax` over `p_t − D … p_t + D`, weight 0 outside.
 
-    Monotonic (local-m): `p_t = t`, query t looks around key t. Predictive (local-p): `p_t = S · σ(v · tanh(W q_t))`,
-    where S counts the real keys, and the weights are multiplied with `exp(−(s − p_t)² / (2 (D/2)²))`, so that they sum
-    to less than 1. Positions start at 0; weights have the full length S, as in global attention.
+    Monotonic (local-m): `p_t = t`. Predictive (local-p): `p_t = S · σ(v · tanh(W q_t))`, where S is the number of keys
+    that are not masked, and the weights are multiplied with `exp(−(s − p_t)² / (2 (D/2)²))`, so that they sum to less
+    than 1. Positions start at 0; weights have the full length S, as in global attention.
 
     Args:
-        window: D, how far the window reaches to either side, a positive integer.
+        window: D, the number of keys on either side, a positive integer.
         alignment: `"monotonic"` or `"predictive"`.
         score: What `get_score` takes. Default: `"general"`, the paper's best for local attention.
-        units: Size of the hidden layer that predicts `p_t`. Default: the last axis of the query. Unused if monotonic.
+        units: Size of the hidden layer that predicts `p_t`. Default: the last axis of the query.
         **kwargs: `dropout`, `seed` and `implementation` of `BaseAttention`.
 
     Call arguments, masking and results: see `BaseAttention`; without `start_index`, cache and causal mask, the first
-    query is at key 0. With a cache, predicting needs S from the first step on: the cache must have room, and there must
-    be a mask of values [B, L] that says which positions will hold a real key in the end.
+    query is at key 0. Predictive alignment with a cache requires S from the first step on: a cache of a fixed length L,
+    and a mask of values [B, L] that is True at all positions that contain a key after the last step.
 
     Raises:
-        ValueError: For an unknown `alignment`; and, if positions are predicted, for a cache that grows, or one without
-            a mask of values.
+        ValueError: For an unknown `alignment`; with predictive alignment for a growing cache, or a cache without a mask
+            of values.
 
     Example:
         >>> import numpy as np
@@ -52,7 +52,7 @@ class LocalAttention(Attention):
     """
 
     saved_options = ("window", "alignment", "units")
-    may_choose = False
+    supports_choosing_rules = False
 
     def __init__(self, window, alignment="monotonic", score="general", units=None, **kwargs):
         super().__init__(score, **kwargs)
@@ -64,7 +64,6 @@ class LocalAttention(Attention):
 
     @property
     def needs_query_position(self):
-        """Whether a single query needs its position, `start_index`."""
         return self.alignment == "monotonic"
 
     def build(self, query_shape, value_shape=None, key_shape=None):
@@ -81,12 +80,12 @@ class LocalAttention(Attention):
         return super().first_position(lengths, causal) if causal else 0
 
     def step(self, query, value, key, cache, *, value_mask, key_mask, **options):
-        grows, masked = caches.grows(cache), value_mask is not None or key_mask is not None
-        if self.alignment == "predictive" and (grows or not masked):
+        is_growing, is_masked = caches.is_growing(cache), value_mask is not None or key_mask is not None
+        if self.alignment == "predictive" and (is_growing or not is_masked):
             raise ValueError(
-                "`alignment='predictive'` must know the number of real keys: give a cache with room, from "
-                "`create_cache(batch_size, length)`, and a `value_mask` [B, length] that is True where a real key "
-                f"is or will be. Received: a cache {'that grows' if grows else 'without a mask of values'}."
+                "`alignment='predictive'` requires the number of keys: pass a cache from `create_cache(batch_size, "
+                "length)`, and a `value_mask` [B, length] that is True at all positions that contain a key after the "
+                f"last step. Received: a {'growing cache' if is_growing else 'cache without a mask of values'}."
             )
         return super().step(query, value, key, cache, value_mask=value_mask, key_mask=key_mask, **options)
 

@@ -28,9 +28,9 @@ _STEPS = ("attend_rows", "compare", "compare_heads", "cap_scores", "normalize", 
 class MultiHeadAttention(BaseAttention):
     """Multi-head attention: `concat(head₁ … head_N) W_o`, `headᵢ = attention(Q W_qⁱ, K W_kⁱ, V W_vⁱ)`.
 
-    Each projection is one matrix for all heads, and is initialised as one. Of W_q, W_k and W_v, [D, N · p], head i has
-    the columns from i · p to (i + 1) · p, and of W_o the same rows; `head_kernels` returns them one by one.
-    Without `output_projection` the heads are only concatenated: `concat(head₁ … head_N)`, [B, T, N · p_v].
+    Each projection is one matrix for all heads, and is initialised as one. Head i has the columns from i · p to
+    (i + 1) · p of W_q, W_k and W_v, [D, N · p], and these rows of W_o; `head_kernels` returns its matrices.
+    Without `output_projection` the output is `concat(head₁ … head_N)`, [B, T, N · p_v].
 
     Args:
         num_heads: N, a positive integer.
@@ -39,31 +39,31 @@ class MultiHeadAttention(BaseAttention):
         output_dim: Size of the output, p_o. Default: the last axis of the query.
         score: What `get_score` takes, applied to each head: a `Score`, its name, or a callable or Keras layer
             f(query, key) → scores. Default: `ScaledDotScore()`.
-        positions: A `Positions` object, such as `RotaryPositions()`, or `None` for attention that knows no order.
+        positions: A `Positions` object, such as `RotaryPositions()`, or `None` for attention without order.
         use_bias: Whether the projections have biases.
         kernel_initializer: Initializer of the projections.
-        query_dim: Size of each head for query, p_q. Default: `key_dim`, from which it may differ if the score takes
+        query_dim: Size of each head for query, p_q. Default: `key_dim`. It may differ from `key_dim` if the score takes
             queries and keys of different sizes (general, additive, concat with and without v, location, your own).
         output_projection: Whether there is W_o.
-        share_score: Whether all heads compare by one score function. If not, each has a copy of it with weights of its
-            own: `headᵢ = attentionᵢ(…)`, see `PerHeadScore`.
+        share_score: Whether all heads share one score function. If not, each head has a copy with separate weights:
+            `headᵢ = attentionᵢ(…)`, see `PerHeadScore`.
         qk_norm: Whether the queries and keys of each head are normalised before positions rotate them,
-            `q / √(mean(q²) + ε) ⊙ γ_q`, `k / √(mean(k²) + ε) ⊙ γ_k`, ε = 10⁻⁶, so that products cannot grow without
-            bound. γ_q [p_q] and γ_k [p_k] are learned and shared by all heads, as are, with `score="cosine"`, vectors
-            of length 1 and a learned temperature (Henry et al. 2020). It costs p_q + p_k weights, O((T + S) · N · H).
-        logit_softcap: c, a positive number that no score exceeds: `c · tanh(score / c)`, or `None`. What the score says
-            is capped, with Shaw's relative keys; biases of positions and `attention_bias` are added after it, and masks
-            act after it. It costs O(N · T · S), and fused kernels do not have it: they are not used.
-        output_gate: Whether each number of the heads has a gate before W_o, `concat(headᵢ) ⊙ sigmoid(X W_g)`, where X
-            are the inputs of the queries. A head may then say nothing at a position, for which it otherwise needs a key
-            that means nothing. It costs D · N · p_v weights.
+            `q / √(mean(q²) + ε) ⊙ γ_q`, `k / √(mean(k²) + ε) ⊙ γ_k`, ε = 10⁻⁶, which bounds their products. γ_q [p_q]
+            and γ_k [p_k] are learned and shared by all heads. `score="cosine"` is the variant of Henry et al. 2020,
+            with vectors of length 1 and a learned temperature. It costs p_q + p_k weights, O((T + S) · N · H).
+        logit_softcap: c, a positive number that bounds the scores, `c · tanh(score / c)`, or `None`. The cap applies to
+            the score with Shaw's relative keys, before biases of positions, `attention_bias` and masks. It costs
+            O(N · T · S), and fused kernels, which have no cap, are not used.
+        output_gate: Whether the heads are gated before W_o, `concat(headᵢ) ⊙ sigmoid(X W_g)`, where X are the inputs of
+            the queries. A head can then contribute nothing at a position, without an attention sink. It costs
+            D · N · p_v weights.
         **kwargs: `dropout`, `seed`, `implementation`, `visibility` and `normalization` of `BaseAttention`.
 
     Call arguments, masking and results: see `BaseAttention`; weights are [B, N, T, S].
 
     Raises:
         ValueError: If `positions` is not a `Positions` object, or `query_dim` differs from `key_dim` and the score or
-            the positions need equal sizes (dot products, cosine; rotary positions and Shaw's), or there is an
+            the positions require equal sizes (dot products, cosine; rotary positions and Shaw's), or there is an
             `output_dim` without `output_projection`, or `logit_softcap` is not a positive number.
 
     Example:
@@ -129,11 +129,11 @@ class MultiHeadAttention(BaseAttention):
         self.output_dim = check_size("output_dim", output_dim, optional=True)
         if output_dim is not None and not output_projection:
             raise ValueError(
-                "`output_dim` needs `output_projection=True`: concatenated heads have the size num_heads · value_dim. "
+                "`output_dim` requires `output_projection=True`: joined heads have the size num_heads · value_dim. "
                 f"Received: output_dim={output_dim}."
             )
         self.output_projection = output_projection
-        self.score = self._score("scaled_dot" if score is None else score, share_score)
+        self.score = self._make_score("scaled_dot" if score is None else score, share_score)
         self.share_score = not isinstance(self.score, PerHeadScore)
         self.positions = _check_positions(positions)
         self._check_equal_sizes()
@@ -143,19 +143,21 @@ class MultiHeadAttention(BaseAttention):
         self.key_dense = self._dense(self.memory_heads * self.key_dim, "key")
         self.value_dense = self._dense(self.memory_heads * self.value_dim, "value")
         self.qk_norm = qk_norm
-        self.query_norm, self.key_norm = (self._norm("query_norm"), self._norm("key_norm")) if qk_norm else (None, None)
+        self.query_norm, self.key_norm = (
+            (self._make_norm("query_norm"), self._make_norm("key_norm")) if qk_norm else (None, None)
+        )
         self.logit_softcap = _check_softcap(logit_softcap)
         self.output_gate = output_gate
-        self.gate_dense = self._gate("sigmoid") if output_gate else None
+        self.gate_dense = self._make_gate("sigmoid") if output_gate else None
 
-    def _gate(self, activation):
+    def _make_gate(self, activation):
         size, initializer = self.num_heads * self.value_dim, self.kernel_initializer
         return projection(self, size, "gate", self.use_bias, initializer, activation)
 
-    def _norm(self, name):
+    def _make_norm(self, name):
         return make_normalization("rms_norm", epsilon=1e-6, dtype=self.dtype_policy, name=name)
 
-    def _score(self, score, share):
+    def _make_score(self, score, share):
         if share or isinstance(score, PerHeadScore):
             return get_score(score, dtype=self.dtype_policy)
         return PerHeadScore(score, self.num_heads, dtype=self.dtype_policy, name="score")
@@ -176,7 +178,6 @@ class MultiHeadAttention(BaseAttention):
 
     @property
     def needs_query_position(self):
-        """Whether a single query needs its position, `start_index`."""
         return self.positions is not None
 
     def _dense(self, units, name):
@@ -208,7 +209,7 @@ class MultiHeadAttention(BaseAttention):
             self.output_dense.build((batch, length, self.num_heads * self.value_dim))
 
     def build_projections(self, query_shape, value_shape, key_shape):
-        """Builds the maps from inputs of these shapes to the heads."""
+        """Builds the projections from inputs of these shapes to the heads."""
         self.query_dense.build(self._encoded_shape(query_shape))
         self.key_dense.build(self._encoded_shape(key_shape))
         self.value_dense.build(value_shape)
@@ -217,8 +218,8 @@ class MultiHeadAttention(BaseAttention):
         return shape if self.positions is None else (*shape[:-1], self.positions.encoded_size(shape[-1]))
 
     @property
-    def places_inputs(self):
-        return self.positions is not None or super().places_inputs
+    def uses_positions(self):
+        return self.positions is not None or super().uses_positions
 
     def is_plain(self):
         parts = self.positions, self.query_norm, self.key_norm, self.logit_softcap, self.gate_dense
@@ -244,32 +245,35 @@ class MultiHeadAttention(BaseAttention):
     @promises(UNPLACED, PLAIN)
     def project_query(self, query, start_index=0):
         heads = project_heads(self.query_dense, self._encoded(query, start_index), self.query_dim)
-        return self._query_of(heads, start_index)
+        return self._place_query(heads, start_index)
 
     @promises(UNPLACED, PLAIN)
     def project_memory(self, value, key=None, start_index=0):
         check_built(self)
         key = self._encoded(value if key is None else key, start_index)
         key = project_heads(self.key_dense, key, self.key_dim)
-        return self._memory_of(key, project_heads(self.value_dense, value, self.value_dim), start_index)
+        value = project_heads(self.value_dense, value, self.value_dim)
+        return {"key": self._place_key(key, start_index), "value": value}
 
     def _encoded(self, inputs, start_index):
         return inputs if self.positions is None else self.positions.encode(inputs, start_index)
 
-    def _query_of(self, heads, start_index):
+    def _place_query(self, heads, start_index):
+        """Returns projected queries after normalisation and rotation."""
         heads = heads if self.query_norm is None else self.query_norm(heads)
         return heads if self.positions is None else self.positions.rotate_query(heads, start_index)
 
-    def _memory_of(self, key, value, start_index):
+    def _place_key(self, key, start_index):
+        """Returns projected keys after normalisation, rotation and the score's own projection."""
         key = key if self.key_norm is None else self.key_norm(key)
         key = key if self.positions is None else self.positions.rotate_key(key, start_index)
-        return {"key": self.score.project_key(self.keys_to_compare(key)), "value": value}
+        return self.score.project_key(self.keys_to_compare(key))
 
     def constant(self):
-        """Returns the kernels [D, (N + 2 G) · p] and the biases of all three projections side by side, for steps.
+        """Returns the joined kernel [D, (N + 2 G) · p] and bias of the three projections, for `project_jointly`.
 
-        `None` if they are no such maps: a subclass or positions change what is projected, a subclass has steps of its
-        own, sizes differ, or Keras has quantised them.
+        `None` if they cannot be joined: a subclass overrides a projection or `step`, positions change the inputs, sizes
+        differ, or Keras has quantised a projection.
         """
         projections = [self.query_dense, self.key_dense, self.value_dense]
         if overridden_since(self, ("project_query", "project_memory", "step"), "project_jointly"):
@@ -291,10 +295,10 @@ class MultiHeadAttention(BaseAttention):
         return joined([dense.kernel for dense in projections], 1), biases
 
     def project_jointly(self, inputs, start_index):
-        joint = constant_of(self)
-        if joint is None:
+        joined = constant_of(self)
+        if joined is None:
             return None
-        kernel, bias = joint
+        kernel, bias = joined
 
         def project(rows):
             products = ops.matmul(rows, kernel)
@@ -306,11 +310,11 @@ class MultiHeadAttention(BaseAttention):
             query, key, value = ops.split(heads, 3, axis=1)
         else:
             query, key, value = heads[:, :first], heads[:, first:second], heads[:, second:]
-        return self._query_of(query, start_index), self._memory_of(key, value, start_index)
+        return self._place_query(query, start_index), {"key": self._place_key(key, start_index), "value": value}
 
     @promises(PLAIN)
     def keys_to_compare(self, key):
-        """Returns the projected keys [B, N or G, S, H] as the score takes them."""
+        """Returns the projected keys [B, N or G, S, H] for the score."""
         return key
 
     @promises(IN_KERNEL, PAIRWISE, PLAIN)
@@ -319,17 +323,17 @@ class MultiHeadAttention(BaseAttention):
         if self.positions is None:
             return self.cap_scores(scores)
         pairs = visible.query_positions, visible.key_positions
-        scores = self.cap_scores(_add(scores, self.positions.scores(query, *pairs)))
-        return _add(scores, self.positions.bias(*pairs))
+        scores = self.cap_scores(_add_term(scores, self.positions.scores(query, *pairs)))
+        return _add_term(scores, self.positions.bias(*pairs))
 
     @promises(IN_KERNEL, PAIRWISE, PLAIN)
     def compare_heads(self, query, key):
-        """Returns the scores of each head without positions, [B, N, T, S], of what the score has projected."""
+        """Returns the scores [B, N, T, S] of queries and keys that the score has projected, without positions."""
         return self.score.compare(query, key)
 
     @promises(IN_KERNEL, PAIRWISE, PLAIN)
     def cap_scores(self, scores):
-        """Returns scores [B, N, T, S] after the soft-cap, if there is one; then in float32 or wider."""
+        """Returns scores [B, N, T, S] after the soft-cap, if any, in float32 or wider."""
         if self.logit_softcap is None:
             return scores
         scores = ops.cast(scores, backend.result_type(scores.dtype, "float32"))
@@ -345,7 +349,7 @@ class MultiHeadAttention(BaseAttention):
 
     @promises(IN_KERNEL, PAIRWISE, PLAIN)
     def sum_heads(self, weights, value):
-        """Returns the sum of values [B, N, S, H] with weights [B, N, T, S], without positions, [B, N, T, H]."""
+        """Returns the weighted sum [B, N, T, H] of values [B, N, S, H], without positions."""
         return ops.matmul(weights, value)
 
     def compare_layers(self):
@@ -353,6 +357,10 @@ class MultiHeadAttention(BaseAttention):
 
     def is_pairwise(self):
         return super().is_pairwise() and keeps(self, PAIRWISE, ("compare_heads", "cap_scores", "sum_heads"))
+
+    @property
+    def needs_all_keys(self):
+        return self.score.needs_all_keys
 
     def pair_size(self):
         return self.score.hidden_size
@@ -363,7 +371,7 @@ class MultiHeadAttention(BaseAttention):
     def can_fuse(self, masked, biased):
         is_product = type(self.score).compare is DotScore.compare and keeps(self, IN_KERNEL, _STEPS)
         acts_on_scores = self.positions is not None and self.positions.acts_on_scores
-        # Keras' operation takes a mask or a bias on PyTorch, not both; and float16 does not hold the largest biases.
+        # On PyTorch Keras' operation takes a mask or a bias, not both; the largest biases do not fit float16.
         fits = not biased or not (masked or self.compute_dtype == "float16")
         is_plain = self.has_softmax and self.logit_softcap is None and not acts_on_scores
         return is_product and is_plain and fits
@@ -371,13 +379,13 @@ class MultiHeadAttention(BaseAttention):
     def fused_output(self, query, memory, visible, bias):
         # The query is scaled before the product, so that float16 stays in range.
         bias = None if bias is None else rank_4(ops.cast(bias, self.compute_dtype))
-        query, (key, value) = self.score.project_query(query), self.repeated(memory)
-        if visible.is_plainly_causal:  # the kernel leaves out half of the work
+        query, (key, value) = self.score.project_query(query), self.repeat_memory(memory)
+        if visible.is_plainly_causal:  # the kernel skips half of the work
             return fused_attention(query, key, value, None, bias, is_causal=True)
         return fused_attention(query, key, value, visible.mask(), bias)
 
-    def repeated(self, memory):
-        """Returns keys and values with as many heads as the queries have."""
+    def repeat_memory(self, memory):
+        """Returns keys and values with N heads."""
         return memory["key"], memory["value"]
 
     @promises(PLAIN)
@@ -395,17 +403,14 @@ class MultiHeadAttention(BaseAttention):
         """Returns the matrices of each head, a dict of NumPy arrays in float32.
 
         `query` [N, D, p_q], `key` [N, D, p_k] and `value` [N, D, p_v] are W_q⁽ⁱ⁾, W_k⁽ⁱ⁾ and W_v⁽ⁱ⁾, where D is the
-        last axis of the queries, keys and values (with concatenated positions that of queries and keys with them);
-        `output` [N, p_v, p_o] is W_o⁽ⁱ⁾, if there is an output projection: `Σᵢ headᵢ W_o⁽ⁱ⁾ = concat(headᵢ) W_o`. With
-        grouped queries, keys and values have an array for each group, [G, D, p].
+        last axis of the queries, keys and values, including concatenated positions; `output` [N, p_v, p_o] is W_o⁽ⁱ⁾,
+        if there is an output projection: `Σᵢ headᵢ W_o⁽ⁱ⁾ = concat(headᵢ) W_o`. With grouped queries, keys and values
+        have a matrix for each group, [G, D, p].
 
         Raises:
             ValueError: If the layer has not been built.
         """
-        if not self.built:
-            raise ValueError(
-                f"Build {type(self).__name__}, or call it, first: its kernels have the sizes of its inputs."
-            )
+        check_built(self)
         kernels = {
             "query": columns_of_heads(self.query_dense, self.query_dim),
             "key": columns_of_heads(self.key_dense, self.key_dense.units // self.memory_heads),
@@ -423,7 +428,7 @@ class MultiHeadAttention(BaseAttention):
 
 
 def columns_of_heads(dense, size):
-    """Returns the kernel [D, N · size] of a projection for each head, [N, D, size]."""
+    """Returns the matrix of each head, [N, D, size], from the kernel [D, N · size] of a projection."""
     kernel = effective_kernel(dense)
     return kernel.reshape(len(kernel), -1, size).swapaxes(0, 1)
 
@@ -438,7 +443,7 @@ def _check_positions(positions):
 
 
 def _check_softcap(cap):
-    """Returns a soft-cap as a plain number, which a configuration can hold, or `None`."""
+    """Returns a soft-cap as a float, which can be serialized, or `None`."""
     if cap is None:
         return None
     if isinstance(cap, bool) or not isinstance(cap, numbers.Real) or not 0 < cap < math.inf:
@@ -446,5 +451,5 @@ def _check_softcap(cap):
     return float(cap)
 
 
-def _add(scores, term):
+def _add_term(scores, term):
     return scores if term is None else scores + ops.cast(term, scores.dtype)

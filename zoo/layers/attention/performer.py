@@ -6,7 +6,7 @@ from keras import ops
 from zoo.layers.attention.linear import LinearAttention
 from zoo.layers.core.checks import check_size
 
-# Bound of the exponents of keys' features: their sums fit float32, and none of them is zero.
+# Bound of the exponents of the keys' features: no feature is zero, and their sums fit float32.
 MAX_EXPONENT = 40.0
 
 
@@ -19,9 +19,9 @@ class PerformerAttention(LinearAttention):
     the vectors are orthogonal, with the lengths of normal vectors, which lowers the variance. They are drawn when the
     layer is built, shared by all heads, never trained, and saved with the model.
 
-    Everything else is as in `LinearAttention`. A common factor of all features of a query does not change its weights:
-    the features are scaled so that the largest is 1. Keys cannot be scaled like this without depending on one another;
-    their exponents are clipped to ±40, far outside the range in which the estimate is good.
+    All else is as in `LinearAttention`. A common factor of all features of a query does not change its weights: the
+    features of a query are scaled so that the largest is 1. Those of a key are not, since a scale would depend on other
+    keys; their exponents are clipped to ±40, far outside the range in which the estimate is good.
 
     Args:
         num_heads: N, a positive integer.
@@ -76,7 +76,7 @@ class PerformerAttention(LinearAttention):
 
     def query_features(self, query):
         exponents, _ = self._exponents(query)
-        if 0 in exponents.shape:  # nothing is the largest of none
+        if 0 in exponents.shape:  # there is no maximum
             return exponents
         return ops.exp(exponents - ops.stop_gradient(ops.max(exponents, axis=-1, keepdims=True)))
 

@@ -17,7 +17,7 @@ class AttentionPooling(ReturnsMore, SavesOptions):
 
     Args:
         attention: An attention layer that follows the contract of `BaseAttention`.
-        num_queries: Number of learned queries, Q; `None` for one, without an axis for it in the output.
+        num_queries: Number of learned queries, Q; `None` for one query without an axis in the output.
         query_dim: Size of the learned queries. Default: the last axis of the inputs.
 
     Call arguments:
@@ -27,8 +27,9 @@ class AttentionPooling(ReturnsMore, SavesOptions):
         training: Whether dropout is active.
 
     Returns:
-        [B, D'] or, with `num_queries`, [B, Q, D'], where D' is the last axis of the attention's output; and with
-        `return_attention_scores` its weights, [B, N, Q, S] or [B, Q, S]. A sequence without real positions has zeros.
+        [B, D'] or, with `num_queries`, [B, Q, D'], where D' is the last axis of the attention's output; with
+        `return_attention_scores` also the weights, [B, N, Q, S] or [B, Q, S]. For a sequence without real positions the
+        output is zero.
 
     Example:
         >>> import numpy as np
@@ -56,7 +57,7 @@ class AttentionPooling(ReturnsMore, SavesOptions):
         self.queries = self.add_weight(
             name="queries", shape=(self.num_queries or 1, size), initializer=keras.initializers.GlorotUniform()
         )
-        if not self.attention.built:  # a reloaded one is
+        if not self.attention.built:  # it is already after reloading
             self.attention.build((inputs_shape[0], self.num_queries or 1, size), inputs_shape)
 
     def compute_mask(self, inputs, mask=None):

@@ -18,18 +18,18 @@ class MultiScaleRetention(StateAttention):
     """Retention, causal attention without softmax: `(swish(X W_g) ⊙ norm(heads)) W_o`, `headᵢ = (Q Kᵀ / √H ⊙ Dᵢ) V`.
 
     `D_ts = γᵢ^(t − s)` for s ≤ t and 0 for the future; queries and keys are rotated, so that decay and rotation are
-    one complex factor, `(γ e^{iθ})^(t − s)`. The norm makes mean 0 and variance 1 of each head at each position,
-    without weights of its own. The paper's normalisations of the scores only change a common factor of a head at a
-    position, which the norm takes out again: they are left out.
+    one complex factor, `(γ e^{iθ})^(t − s)`. The norm gives each head mean 0 and variance 1 at each position, without
+    learned weights. The layer omits the paper's normalisations of the scores: they are a common factor of a head at a
+    position, which the norm cancels.
 
-    The same as a recurrence: `S_t = γ S_{t−1} + k_t v_tᵀ`, `head_t = q_tᵀ S_t / √H`. Chunks of positions are computed
-    in parallel, with the state between them, at a cost of (T + S) · N · H²; the cache is the state, of one size at any
-    length. All of this is in float32 or wider. `return_attention_scores`, which does not change the output, and an
-    `attention_mask` cost T · S, as do the implementations `"dense"` and `"blockwise"`.
+    As a recurrence: `S_t = γ S_{t−1} + k_t v_tᵀ`, `head_t = q_tᵀ S_t / √H`. Chunks of positions are computed in
+    parallel, and pass the state from one to the next, at a cost of (T + S) · N · H². The cache is the state, whose size
+    does not depend on the length. All of this is in float32 or wider. `return_attention_scores`, which does not change
+    the output, an `attention_mask`, and the implementations `"dense"` and `"blockwise"` cost T · S.
 
-    It is always causal, whatever `use_causal_mask`. A masked key adds nothing and leaves all others at their distances:
-    places count, as for all positions. There is no softmax, so that an `attention_bias` is refused; weights have
-    either sign, and their rows any sum. With a cache there are no weights, no `attention_mask` and no `start_index`.
+    The layer is always causal, whatever `use_causal_mask`. A masked key adds nothing, but still counts in distances.
+    There is no softmax: the layer takes no `attention_bias`, weights may be negative, and rows of weights have any sum.
+    With a cache there are no weights, no `attention_mask` and no `start_index`.
 
     Args:
         num_heads: N, a positive integer.
@@ -60,7 +60,7 @@ class MultiScaleRetention(StateAttention):
     """
 
     saved_options = ("decays",)
-    forgets_evenly = True
+    supports_pair_masks = True
 
     def __init__(self, num_heads, key_dim, value_dim=None, decays=None, use_bias=False, epsilon=1e-6, **kwargs):
         kwargs.setdefault("positions", RotaryPositions())
@@ -86,8 +86,8 @@ class MultiScaleRetention(StateAttention):
 
     def run(self, query, key, value, visible, start, before):
         decays = self._log_decays()
-        # For a query after the last key the state goes on decaying.
-        late = ops.maximum(visible.query_positions - (ops.shape(key)[-2] - 1), 0)[:, None]
-        query = query * ops.exp(decays * ops.cast(late, self.wide_dtype))
+        # For queries after the last key the state decays further.
+        steps = ops.maximum(visible.query_positions - (ops.shape(key)[-2] - 1), 0)[:, None]
+        query = query * ops.exp(decays * ops.cast(steps, self.wide_dtype))
         log_decay = ops.zeros_like(key[:1, :1, :, :1]) + decays  # [1, N, S, 1]
         return attend_by_state(query, key, value, log_decay, start, before, CHUNK_SIZE)

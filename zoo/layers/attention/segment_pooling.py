@@ -15,31 +15,31 @@ from zoo.layers.scores import get_score
 class SegmentPooling(ReturnsMore, KeepsQuantization):
     """A weighted mean of each segment of a sequence, by one learned query: words become sentences.
 
-    With h_t the inputs, u the query and segment i the positions t that have the number i:
+    With the inputs h_t, the query u, and the positions t of segment i:
 
-        e_t = score(u, h_t)                                    [B, S], each computed once
+        e_t = score(u, h_t)                                    [B, S]
         α_it = exp(e_t) / Σ_{t' in i} exp(e_t')  for t in i    [B, L, S], 0 for other t
         s_i = Σ_t α_it h_t                                     [B, L, D]
 
     With the additive score this is the word level of hierarchical attention networks.
 
     Args:
-        num_segments: Number of segments of a result, L; positions of higher numbers belong to none.
+        num_segments: Number of segments, L; positions with higher segment numbers are ignored.
         score: What `get_score` takes. Default: `"additive"`, with a hidden layer of size D.
 
     Call arguments:
         inputs: [B, S, D].
-        segments: Number of each position's segment from 0 on, [B, S].
+        segments: Segment number of each position, beginning with 0, [B, S].
         mask: Boolean [B, S], True at real positions.
         return_attention_scores: Whether to return the weights as well.
 
     Returns:
-        [B, L, D], with `return_attention_scores` also the weights [B, L, S]. A segment without real positions has
-        zeros.
+        [B, L, D], with `return_attention_scores` also the weights [B, L, S]. For a segment without real positions both
+        are zero.
 
     Raises:
-        ValueError: If `num_segments` is not a positive integer, the score needs all keys at once, such as `"location"`,
-            or a mask is floating point.
+        ValueError: If `num_segments` is not a positive integer, the score depends on all keys at once, such as
+            `"location"`, or a mask is floating point.
 
     Example:
         >>> import numpy as np
@@ -73,13 +73,13 @@ class SegmentPooling(ReturnsMore, KeepsQuantization):
         self.score.build_for_attention((None, 1, size), (None, None, size))
 
     def compute_mask(self, inputs, segments=None, mask=None):
-        """Returns no mask: the segments of a text are numbered from 0 on, and those after the last one have zeros."""
+        """Returns no mask: segments after the last one of a text are zero."""
         return None
 
     def call(self, inputs, segments, mask=None, return_attention_scores=False):
         mask = check_mask(mask, "mask", (2,))
         inputs = zero_masked(inputs, mask)
-        first = ops.pad(inputs[:, :1], ((0, 0), (0, 1), (0, 0)))[:, :1]  # which is there if there are no inputs, too
+        first = ops.pad(inputs[:, :1], ((0, 0), (0, 1), (0, 0)))[:, :1]  # [B, 1, D], also if there are no inputs
         query = ops.add(ops.zeros_like(first), ops.cast(self.query, self.compute_dtype))  # [B, 1, D]
         scores = self.score(query, inputs)  # [B, 1, S]
         numbers = ops.arange(self.num_segments, dtype="int32")

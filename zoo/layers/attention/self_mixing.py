@@ -1,4 +1,4 @@
-"""Base of the layers that stand where self-attention stands, and need no queries and keys."""
+"""Base of the layers that replace self-attention without comparing queries with keys."""
 
 from keras import ops
 
@@ -8,22 +8,22 @@ from zoo.layers.core.saving import KeepsQuantization
 
 
 class SelfMixing(ReturnsMore, KeepsQuantization):
-    """Base of layers that mix the positions of one sequence, called as self-attention is: `layer(x, x)` or `layer(x)`.
+    """Base of layers that mix the positions of one sequence, called like self-attention: `layer(x, x)` or `layer(x)`.
 
-    A subclass overrides `mix`, and `create_cache` if it can go on step by step.
+    A subclass overrides `mix`, and `create_cache` if it can decode step by step.
 
     Call arguments:
         query: [B, T, D].
-        value: The same once more, or `None`.
-        key: Likewise.
+        value: `query` or `None`.
+        key: `query` or `None`.
         query_mask: Boolean [B, T], True at real positions; all masks are ANDed.
         value_mask: Boolean [B, T]; with a cache [B, L], of which the new positions are read.
-        key_mask: Likewise.
+        key_mask: Like `value_mask`.
         attention_mask: Must be `None`: there are no pairs to mask.
-        return_attention_scores: Whether to return the weights of the positions, in layers that have some.
+        return_attention_scores: Whether to return the weights of the positions, in layers that have weights.
         training: Whether dropout is active.
-        use_causal_mask: Whether no position may see a later one; the layer must be causal then.
-        mask: Boolean [B, T], of the query; Keras fills it in where the query is the only tensor of a call.
+        use_causal_mask: Whether no position may attend to a later one; the layer must then be causal.
+        mask: Boolean [B, T], of the query; Keras fills it in if the query is the only tensor of a call.
         attention_bias: Must be `None`: there are no scores.
         cache: Dict from `create_cache`; the positions of the call are appended.
 
@@ -32,8 +32,8 @@ class SelfMixing(ReturnsMore, KeepsQuantization):
         if any, comes last.
 
     Raises:
-        ValueError: For a `value` or `key` of another shape, a mask or bias of pairs, weights that do not exist, a
-            floating point mask, or a causal mask or cache where the layer sees what is after a position.
+        ValueError: For a `value` or `key` of another shape, an `attention_mask` or `attention_bias`, weights that do
+            not exist, a floating point mask, or a causal mask or cache of a layer that is not causal.
     """
 
     has_weights = True
@@ -41,13 +41,13 @@ class SelfMixing(ReturnsMore, KeepsQuantization):
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
         self.supports_masking = True
-        # The product with a matrix that ends the layer, where it has one. PyTorch's modules would not find it in
-        # `build` if it were an attribute of the class.
+        # The output projection, in layers that have one. As an attribute of the class it would hide the sublayer that
+        # `build` creates: PyTorch keeps sublayers outside of the instance's `__dict__`.
         self.output_dense = None
 
     @property
     def is_causal(self):
-        """Whether no position sees a later one."""
+        """Whether no position attends to a later one."""
         return True
 
     def mix(self, inputs, real, training, cache, return_attention_scores):
@@ -55,10 +55,10 @@ class SelfMixing(ReturnsMore, KeepsQuantization):
 
         Args:
             inputs: [B, T, D].
-            real: Boolean [B, T], or `None` if all positions are real; the others may have no effect.
+            real: Boolean [B, T], False at masked positions, which must have no effect; or `None`.
             training: Whether dropout is active.
             cache: From `create_cache`, or `None`.
-            return_attention_scores: Whether the weights are wanted; with a cache they never are.
+            return_attention_scores: Whether to return the weights; with a cache always False.
         """
         raise NotImplementedError(f"{type(self).__name__} must override `mix`.")
 
@@ -81,15 +81,15 @@ class SelfMixing(ReturnsMore, KeepsQuantization):
     ):
         self._check_call(query, (value, key), attention_mask, attention_bias, return_attention_scores, cache)
         if (use_causal_mask or cache is not None) and not self.is_causal:
-            wanted = "`use_causal_mask`" if cache is None else "a cache"
-            raise ValueError(f"{type(self).__name__} sees later positions: {wanted} needs `padding='causal'`.")
-        given = {"query_mask": query_mask, "value_mask": value_mask, "key_mask": key_mask, "mask": mask}
+            argument = "use_causal_mask" if cache is None else "cache"
+            raise ValueError(f"`{argument}` of {type(self).__name__} requires `padding='causal'`.")
+        mask_arguments = {"query_mask": query_mask, "value_mask": value_mask, "key_mask": key_mask, "mask": mask}
         if cache is not None:
             for name in ("value_mask", "key_mask"):
-                mask = masks.check_mask(given[name], name, (2,))
-                given[name] = masks.slice_mask(mask, cache["index"], ops.shape(query)[1])
-        masks.check_batch(given, query.shape[0])
-        real = self._real(given, ops.shape(query)[1])
+                mask = masks.check_mask(mask_arguments[name], name, (2,))
+                mask_arguments[name] = masks.slice_mask(mask, cache["index"], ops.shape(query)[1])
+        masks.check_batch(mask_arguments, query.shape[0])
+        real = _combined_mask(mask_arguments, ops.shape(query)[1])
         inputs = masks.zero_masked(query, real)
         output, weights, cache = self.mix(inputs, real, training, cache, return_attention_scores)
         results = [masks.zero_masked(output, real)]
@@ -97,27 +97,29 @@ class SelfMixing(ReturnsMore, KeepsQuantization):
         results += [] if cache is None else [cache]
         return tuple(results) if len(results) > 1 else results[0]
 
-    def _real(self, given, length):
-        real = None
-        for name, mask in given.items():
-            mask = masks.combined_value_mask(masks.check_mask(mask, name, (2,)), real, length)
-            real = real if mask is None else mask
-        return real
-
     def _check_call(self, query, others, attention_mask, attention_bias, return_attention_scores, cache):
         name = type(self).__name__
         for other in others:
             if other is not None and tuple(other.shape) != tuple(query.shape):
                 raise ValueError(
-                    f"{name} mixes one sequence: `value` and `key` are `query` or None. "
+                    f"{name} mixes one sequence: `value` and `key` must be `query` or None. "
                     f"Received: shapes {tuple(query.shape)} and {tuple(other.shape)}."
                 )
         for argument, tensor in (("attention_mask", attention_mask), ("attention_bias", attention_bias)):
             if tensor is not None:
-                raise ValueError(f"{name} compares no pairs: it takes no `{argument}`.")
+                raise ValueError(f"{name} takes no `{argument}`: it compares no pairs.")
         if return_attention_scores and (cache is not None or not self.has_weights):
-            told = "with a cache" if self.has_weights else "of its positions"
-            raise ValueError(f"{name} has no weights {told}: it takes no `return_attention_scores`.")
+            reason = "with a cache it computes no weights" if self.has_weights else "it has no weights"
+            raise ValueError(f"{name} takes no `return_attention_scores`: {reason}.")
 
     def compute_output_shape(self, query_shape, value_shape=None, key_shape=None):
         return query_shape
+
+
+def _combined_mask(mask_arguments, length):
+    """Returns the conjunction of masks, by name, boolean [B, T], or `None`."""
+    combined = None
+    for name, mask in mask_arguments.items():
+        mask = masks.combined_value_mask(masks.check_mask(mask, name, (2,)), combined, length)
+        combined = combined if mask is None else mask
+    return combined

@@ -1,4 +1,4 @@
-"""Single-head attention, with any score function or with one of the named ones."""
+"""Single-head attention with any score function, and a class for each named score."""
 
 import keras
 from keras import ops
@@ -77,6 +77,10 @@ class Attention(BaseAttention):
     def compare_layers(self):
         return [self.score]
 
+    @property
+    def needs_all_keys(self):
+        return self.score.needs_all_keys
+
     def pair_size(self):
         return self.score.hidden_size
 
@@ -91,8 +95,8 @@ class Attention(BaseAttention):
 class SelfAttention(Attention):
     """Self-attention with one head: `softmax(Q Kᵀ / √d_k) V`, `Q = X W_q`, `K = X W_k`, `V = X W_v`, without W_o.
 
-    `layer(x)` is `layer(x, x)`; with other values it is cross-attention with the same projections. For several heads,
-    and for positions, see `MultiHeadAttention`.
+    `layer(x)` is `layer(x, x)`; `layer(query, value)` is cross-attention. For several heads, and for positions, see
+    `MultiHeadAttention`.
 
     Args:
         units: d_k, the size of queries and keys, and by default of values, a positive integer. W_q, W_k and W_v are
@@ -104,7 +108,7 @@ class SelfAttention(Attention):
         **kwargs: `dropout`, `seed`, `implementation`, `visibility` and `normalization` of `BaseAttention`.
 
     Call arguments, masking and results: see `BaseAttention`, but `value` defaults to `query`, and `mask`, boolean
-    [B, T], is that of both, as `keras.layers.TimeDistributed` gives it. The output is [B, T, d_v], weights are
+    [B, T], is the mask of both, which `keras.layers.TimeDistributed` passes. The output is [B, T, d_v], weights are
     [B, T, S].
 
     Example:
@@ -222,8 +226,8 @@ class SelfAttention(Attention):
 class NamedAttention(Attention):
     """Base of the single-head attention layers that create their score from their own options.
 
-    A subclass names the class of the score and passes the options that the score takes; they become attributes and
-    part of the configuration, in place of the score.
+    A subclass sets `score_class` and passes the options of the score. The options, and not the score, are attributes
+    and part of the configuration.
 
     Args:
         options: Options of the score, by name.
@@ -361,7 +365,7 @@ class ConcatAttention(NamedAttention):
 class CosineAttention(NamedAttention):
     """Cosine attention: `softmax(cos(query, key) / τ) · value`.
 
-    With τ = 1 no key can outweigh another by more than e² times; sharp attention needs a smaller or a learned τ.
+    With τ = 1 the weights of two keys differ by a factor of at most e²; sharper attention requires a smaller τ.
 
     Args:
         temperature: τ, or its initial value if it is learned; a positive number.

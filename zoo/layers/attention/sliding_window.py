@@ -8,25 +8,25 @@ from zoo.layers.attention.query_blocks import QueryBlocks
 from zoo.layers.core.checks import check_size
 from zoo.layers.visibility.windows import SlidingWindow
 
-# Fewest queries in a block: with fewer, matrix products are too small to be fast.
+# Smallest number of queries in a block: smaller matrix products are slow.
 MIN_ROWS = 32
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class SlidingWindowAttention(BlockedAttention):
-    """Multi-head attention in which the query at position p sees the keys s with `|p − s| ≤ window`.
+    """Multi-head attention in which the query at position p attends to the keys s with `|p − s| ≤ window`.
 
-    With a causal mask, those with `p − window ≤ s ≤ p`. Time and memory are O((T + S) · window); only the weights, if
-    asked for, cost T · S. A step with a cache reads `window` keys of the cache and its own. The paper's w counts
-    both sides: it is 2 · `window`.
+    With a causal mask, to those with `p − window ≤ s ≤ p`. Time and memory are O((T + S) · window), with
+    `return_attention_scores` O(T · S). A step with a cache reads its own key and `window` keys of the cache. The w of
+    the paper counts both sides: it is 2 · `window`.
 
     Args:
         num_heads: N, a positive integer.
         key_dim: Size of each head for key, and by default for query, a positive integer.
-        window: How far a query sees on each side, a positive integer.
+        window: Number of keys on each side of a query, a positive integer.
         value_dim: Size of each head for value. Default: `key_dim`.
         **kwargs: Other options of `MultiHeadAttention`. `score` may be any but `LocationScore`. If `positions` act on
-            scores or values, they must depend on distances alone, as those of this library do.
+            scores or values, they must depend on distances alone, like all positions of this library.
 
     Call arguments, masking and results: see `BaseAttention`; weights are [B, N, T, S].
 
@@ -60,7 +60,7 @@ class SlidingWindowAttention(BlockedAttention):
         return SlidingWindow(self.window)
 
     def blocks(self, length, start, causal):
-        reach = self.window if causal else 2 * self.window  # keys that a query sees besides its own position
+        reach = self.window if causal else 2 * self.window  # keys in the window of a query besides its own
         rows = max(self.window, MIN_ROWS)
         rows = min(rows, length) if isinstance(length, int) else rows
         positions = ops.arange(rows, dtype="int32") + self.window

@@ -1,7 +1,7 @@
-"""Causal attention by a state, a matrix for each head: products within a chunk, the state from chunk to chunk.
+"""Causal attention by a state, a matrix for each head: products within chunks, a recurrence between chunks.
 
-`S_t = exp(g_t) ⊙ S_{t−1} + k_t v_tᵀ` and `o_t = q_tᵀ S_t`, with g ≤ 0, at a cost of T + S. No sum of logarithms is
-subtracted from another, so that no factor overflows and no precision is lost, however long the sequence.
+`S_t = exp(g_t) ⊙ S_{t−1} + k_t v_tᵀ` and `o_t = q_tᵀ S_t`, with g ≤ 0, at a cost of T + S. No difference of cumulative
+sums of logarithms is computed, so that no factor overflows and no precision is lost at any length.
 """
 
 from keras import ops
@@ -15,10 +15,10 @@ from zoo.layers.positions.base import consecutive
 def attend_by_state(query, key, value, log_decay, start, before, size):
     """Returns the outputs o [B, N, T, V], and the state after the last key [B, N, M, V].
 
-    A query after the last key sees the last state as it is, one before the first key the state `before`.
+    A query after the last key reads the last state, a query before the first key the state `before`.
 
     Args:
-        query: [B, N, T, M], in float32 or wider, like the others.
+        query: [B, N, T, M]; like all tensors here in float32 or wider.
         key: [B, N, S, M].
         value: [B, N, S, V].
         log_decay: g, [1 or B, N, S, 1 or M].
@@ -30,47 +30,47 @@ def attend_by_state(query, key, value, log_decay, start, before, size):
     size = max(1, min(size, keys)) if isinstance(keys, int) else size
     key, value, log_decay = (_chunks(tensor, size) for tensor in (key, value, log_decay))
     states = _states(key, value, log_decay, before)  # [B, N, C + 1, M, V]
-    rows = _rows(length, start, size)
-    query = rows.cut_rows(query)  # [B, N, C', K, M]
+    blocks = _query_blocks(length, start, size)
+    query = blocks.cut_rows(query)  # [B, N, C', K, M]
     count = ops.shape(key)[-3]
-    numbers = rows.first_keys() // size
-    # Blocks of queries before the first key and after the last one have no keys of their own.
-    own = ops.where(ops.logical_and(numbers >= 0, numbers < count), numbers, count)
-    key, value, log_decay = (_take_chunks(tensor, own) for tensor in (key, value, log_decay))
+    indices = blocks.first_keys() // size
+    # Blocks of queries before the first key or after the last one have no chunk of keys: index C stands for zeros.
+    chunks = ops.where(ops.logical_and(indices >= 0, indices < count), indices, count)
+    key, value, log_decay = (_take_chunks(tensor, chunks) for tensor in (key, value, log_decay))
     pairs = _decayed_products(query, key, log_decay)  # [B, N, C', K, K]
     earlier = ops.matmul(
-        query * ops.exp(ops.cumsum(log_decay, axis=-2)), ops.take(states, ops.clip(numbers, 0, count), axis=2)
+        query * ops.exp(ops.cumsum(log_decay, axis=-2)), ops.take(states, ops.clip(indices, 0, count), axis=2)
     )
-    return rows.join_rows(ops.matmul(pairs, value) + earlier, length), states[:, :, -1]
+    return blocks.join_rows(ops.matmul(pairs, value) + earlier, length), states[:, :, -1]
 
 
-def fading_sums(added, log_decay, before, size):
+def decaying_sums(terms, log_decay, before, size):
     """Returns `c_t = exp(g_t) ⊙ c_{t−1} + a_t` for all positions, [B, T, D], and the last one, [B, D].
 
     Args:
-        added: a, [B, T, D], in float32 or wider, like the others.
+        terms: a, [B, T, D]; like all tensors here in float32 or wider.
         log_decay: g, at most 0, [B, T, D].
         before: State before the first position, [B, D], or `None` for zeros.
         size: Positions in a chunk.
     """
-    length = ops.shape(added)[-2]
+    length = ops.shape(terms)[-2]
     if isinstance(length, int) and length == 0:
-        return added, ops.sum(added, axis=-2) if before is None else before
-    if not has_loops(ops.shape(added)):
-        sums = ops.sum(_decays(log_decay) * added[..., None, :, :], axis=-2)
+        return terms, ops.sum(terms, axis=-2) if before is None else before
+    if not has_loops(ops.shape(terms)):
+        sums = ops.sum(_decays(log_decay) * terms[..., None, :, :], axis=-2)
         if before is not None:
             sums = sums + ops.exp(ops.cumsum(log_decay, axis=-2)) * before[:, None]
         return sums, sums[:, -1]
     size = min(size, length) if isinstance(length, int) else size
-    added, log_decay = _chunks(added, size), _chunks(log_decay, size)  # [B, C, K, D]
-    own = ops.sum(_decays(log_decay) * added[..., None, :, :], axis=-2)
-    kept = ops.exp(ops.cumsum(log_decay, axis=-2))
+    terms, log_decay = _chunks(terms, size), _chunks(log_decay, size)  # [B, C, K, D]
+    own = ops.sum(_decays(log_decay) * terms[..., None, :, :], axis=-2)
+    decay = ops.exp(ops.cumsum(log_decay, axis=-2))  # since the beginning of the chunk
     states, last = scan_states(
         lambda state, inputs: inputs[0] * state + inputs[1],
         ops.zeros_like(own[:, 0, 0]) if before is None else before,
-        [ops.moveaxis(tensor[:, :, -1], 1, 0) for tensor in (kept, own)],
+        [ops.moveaxis(tensor[:, :, -1], 1, 0) for tensor in (decay, own)],
     )
-    sums = own + kept * ops.moveaxis(states, 0, 1)[:, :, None]
+    sums = own + decay * ops.moveaxis(states, 0, 1)[:, :, None]
     batch, count, rows, width = ops.shape(sums)
     return ops.reshape(sums, (batch, count * rows, width))[:, :length], last
 
@@ -78,19 +78,19 @@ def fading_sums(added, log_decay, before, size):
 def inverse_of_corrections(key, betas):
     """Returns `(I + A)⁻¹`, `A = tril(diag(β) K Kᵀ, −1)`, [..., K, K], for keys [..., K, M] and β [..., K, 1].
 
-    Times `diag(β)` it says how much of each value is left after the later keys of the delta rule: see `new_values`.
+    For its use in the delta rule see `new_values`.
     """
     if key.shape[-2] == 1:  # every step of decoding
         return ops.ones_like(betas)
-    places = ops.arange(ops.shape(key)[-2], dtype="int32")
+    positions = ops.arange(ops.shape(key)[-2], dtype="int32")
     products = ops.matmul(betas * key, ops.swapaxes(key, -1, -2))
-    before = ops.where(places < places[:, None], products, ops.zeros_like(products))
-    identity = ops.cast(ops.equal(places, places[:, None]), key.dtype)
-    return ops.solve_triangular(before + identity, ops.zeros_like(products) + identity, lower=True)
+    lower = ops.where(positions < positions[:, None], products, ops.zeros_like(products))
+    identity = ops.cast(ops.equal(positions, positions[:, None]), key.dtype)
+    return ops.solve_triangular(lower + identity, ops.zeros_like(products) + identity, lower=True)
 
 
 def new_values(key, value, betas, before, size):
-    """Returns the values u that the delta rule adds, `uₜ = βₜ (vₜ − Sₜ₋₁ᵀ kₜ)`, `Sₜ = Sₜ₋₁ + kₜ uₜᵀ`, [B, N, S, V].
+    """Returns the values u of the delta rule, `uₜ = βₜ (vₜ − Sₜ₋₁ᵀ kₜ)`, `Sₜ = Sₜ₋₁ + kₜ uₜᵀ`, [B, N, S, V].
 
     Args:
         key: [B, N, S, M].
@@ -103,21 +103,21 @@ def new_values(key, value, betas, before, size):
     size = max(1, min(size, keys)) if isinstance(keys, int) else size
     key, value, betas = (_chunks(tensor, size) for tensor in (key, value, betas))
     inverse = inverse_of_corrections(key, betas)  # [B, N, C, K, K]
-    own, recalling = ops.matmul(inverse, betas * value), ops.matmul(inverse, betas * key)
+    own, recall_keys = ops.matmul(inverse, betas * value), ops.matmul(inverse, betas * key)
 
     def step(state, inputs):
-        key, own, recalling = inputs
-        return state + ops.matmul(ops.swapaxes(key, -1, -2), own - ops.matmul(recalling, state))
+        key, own, recall_keys = inputs
+        return state + ops.matmul(ops.swapaxes(key, -1, -2), own - ops.matmul(recall_keys, state))
 
     first = ops.zeros_like(ops.matmul(ops.swapaxes(key, -1, -2), value)[:, :, 0]) if before is None else before
-    states, _ = scan_states(step, first, [ops.moveaxis(tensor, 2, 0) for tensor in (key, own, recalling)])
-    values = own - ops.matmul(recalling, ops.moveaxis(states, 0, 2))
+    states, _ = scan_states(step, first, [ops.moveaxis(tensor, 2, 0) for tensor in (key, own, recall_keys)])
+    values = own - ops.matmul(recall_keys, ops.moveaxis(states, 0, 2))
     *leading, count, rows, width = ops.shape(values)
     return ops.reshape(values, (*leading, count * rows, width))[..., :keys, :]
 
 
-def _rows(length, start, size):
-    """Returns the cut of T queries, the first at `start`, into blocks that begin at multiples of the size."""
+def _query_blocks(length, start, size):
+    """Returns blocks of T queries, the first at `start`, that begin at multiples of the size."""
     first = start // size * size
     skipped = start - first
     if isinstance(start, int):
@@ -140,10 +140,10 @@ def _chunks(tensor, size):
     return ops.where(blocks.key_positions()[..., None] < length, chunks, ops.zeros_like(chunks))
 
 
-def _take_chunks(tensor, numbers):
-    """Returns the chunks of these numbers, [..., C', K, D] from [..., C, K, D]; number C stands for zeros."""
+def _take_chunks(tensor, indices):
+    """Returns the chunks at these indices, [..., C', K, D] from [..., C, K, D]; index C stands for zeros."""
     zeros = ops.zeros_like(tensor[..., :1, :, :])
-    return ops.take(ops.concatenate([tensor, zeros], axis=-3), numbers, axis=-3)
+    return ops.take(ops.concatenate([tensor, zeros], axis=-3), indices, axis=-3)
 
 
 def _states(key, value, log_decay, before):
@@ -171,8 +171,10 @@ def _decayed_products(query, key, log_decay):
 
 def _decays(log_decay):
     """Returns `exp(g_{j+1} + … + g_r)` for each row r and j up to it, else zeros, [..., K, K, M] from [..., K, M]."""
-    places = ops.arange(ops.shape(log_decay)[-2], dtype="int32")
-    after, visible = (compare(places[:, None], places)[..., None] for compare in (ops.greater, ops.greater_equal))
-    between = ops.where(after, log_decay[..., :, None, :], ops.cast(0.0, log_decay.dtype))
+    positions = ops.arange(ops.shape(log_decay)[-2], dtype="int32")
+    is_later, is_causal = (
+        compare(positions[:, None], positions)[..., None] for compare in (ops.greater, ops.greater_equal)
+    )
+    between = ops.where(is_later, log_decay[..., :, None, :], ops.cast(0.0, log_decay.dtype))
     decay = ops.exp(ops.cumsum(between, axis=-3))
-    return ops.where(visible, decay, ops.zeros_like(decay))
+    return ops.where(is_causal, decay, ops.zeros_like(decay))

@@ -11,12 +11,12 @@ class TalkingHeadsAttention(MultiHeadAttention):
     """Multi-head attention whose heads mix their scores before the softmax, and their weights after it.
 
     `Wⱼ = softmax(Σᵢ P_l[i, j] Jᵢ)`, `headⱼ = (Σᵢ P_w[i, j] Wᵢ) Vⱼ` with the scores `Jᵢ = score(Qᵢ, Kᵢ)`. P_l and P_w
-    [N, N] are learned; they begin as identities, so that a new layer is multi-head attention. (The paper allows numbers
-    of heads that differ between scores, softmax and values; here all are N.)
+    [N, N] are learned; they are initialised as identities, so that a new layer is multi-head attention. (In the paper,
+    scores, softmax and values may have different numbers of heads; here all have N.)
 
-    Masks and `attention_bias` act on mixed scores, and biases of positions are mixed with them. The weights that are
-    returned are W, whose rows sum to 1; dropout acts on W. A mix of heads needs all of them at once, N² · T · S more
-    multiplications each, and rules out fused kernels and tiles: long sequences are computed in chunks of queries.
+    Scores, including biases of positions, are mixed before masks and `attention_bias` are applied. The returned weights
+    are W, whose rows sum to 1; dropout acts on W. The two mixes cost N² · T · S multiplications each and require all
+    heads at once, so that fused kernels and tiles are not used: long sequences are computed in chunks of queries.
 
     Args:
         num_heads: N, a positive integer.
@@ -54,5 +54,5 @@ class TalkingHeadsAttention(MultiHeadAttention):
 
 
 def _mix(matrix, heads):
-    """Returns mixes of heads [B, N, T, S], with the columns of a matrix [N, N]."""
+    """Returns heads [B, N, T, S] mixed by the columns of a matrix [N, N]."""
     return ops.einsum("bits,ij->bjts", heads, ops.cast(matrix, heads.dtype))

@@ -1,4 +1,4 @@
-"""Convolutional block with a gated linear unit, with or without attention."""
+"""Convolution with a gated linear unit, with or without attention."""
 
 import math
 
@@ -19,14 +19,14 @@ HALF = math.sqrt(0.5)
 class GatedConvolutionBlock(ReturnsMore, KeepsQuantization):
     """Convolution with a gated linear unit in a residual connection: `h = (x + a ⊙ σ(b)) √½`, `[a; b] = W * x + w`.
 
-    In a decoder, with attention to a memory z whose tokens have the embeddings e, and with the embedding g of the
-    target: `d = W_d h + b_d + g`, `c = √m · Σ_s softmax_s(score(d, z_s)) (z_s + e_s)` over m real positions, and the
-    result is `(h + W_o c) √½`, without W_o if c has the size of h.
+    In a decoder the block attends to a memory z of tokens with embeddings e. With the embedding g of the target:
+    `d = W_d h + b_d + g`, `c = √m · Σ_s softmax_s(score(d, z_s)) (z_s + e_s)` over m real positions, and the output is
+    `(h + W_o c) √½`, without W_o if c has the size of h.
 
     Args:
-        width: Positions that the convolution sees, k, a positive integer.
-        padding: `"same"`: a position is in the middle of those it sees (left of it, for an even width);
-            `"causal"`: at their end.
+        width: Number of positions in the window of the convolution, k, a positive integer.
+        padding: `"same"`: a position is in the middle of its window (left of the middle for an even width);
+            `"causal"`: at the end of its window.
         attention: A single-head attention layer that follows the contract of `BaseAttention`, or `None`.
         dropout: Rate of dropout on the input of the convolution.
         seed: Seed of the dropout.
@@ -35,10 +35,10 @@ class GatedConvolutionBlock(ReturnsMore, KeepsQuantization):
 
     Call arguments:
         inputs: [B, T, D].
-        target_embedding: g, [B, T, E]; only with attention, like the following two.
-        memory: z, [B, S, M]; or what `project_memory` returned.
+        target_embedding: g, [B, T, E]; like `memory` and `memory_embedding` only with attention.
+        memory: z, [B, S, M]; or the result of `project_memory`.
         memory_embedding: e, [B, S, M], or `None` for none.
-        mask: Boolean [B, T]. Masked positions count as zeros. Default: the mask that comes with `inputs`, as from an
+        mask: Boolean [B, T]. Masked positions count as zeros. Default: the Keras mask of `inputs`, such as that of an
             `Embedding(mask_zero=True)`, which Keras fills in as `inputs_mask`.
         memory_mask: Boolean [B, S].
         return_attention_scores: Whether to return the attention weights as well.
@@ -49,8 +49,8 @@ class GatedConvolutionBlock(ReturnsMore, KeepsQuantization):
         [B, T, D]; with `return_attention_scores` the weights [B, T, S]; the new cache, if any, comes last.
 
     Raises:
-        ValueError: If `attention` is not a layer, it or an input that it needs is missing, a block that is not causal
-            gets a cache, or a mask is floating point.
+        ValueError: If `attention` is not a layer, a block with attention is called without an input of it or a block
+            without attention with one, a block that is not causal gets a cache, or a mask is floating point.
 
     Example:
         >>> import numpy as np
@@ -85,7 +85,7 @@ class GatedConvolutionBlock(ReturnsMore, KeepsQuantization):
     def build(self, inputs_shape, target_embedding_shape=None, memory_shape=None, memory_embedding_shape=None):
         size, lead = inputs_shape[-1], tuple(inputs_shape[:-1])
         self.inputs_dim = size
-        # A dense map of the window, as in the paper's formula, so that it can be quantised like any other.
+        # A `Dense` layer of the window, as in the paper's formula, which can be quantised.
         self.convolution_dense = keras.layers.Dense(
             2 * size, kernel_initializer=self.kernel_initializer, dtype=self.dtype_policy, name="convolution"
         )
@@ -98,7 +98,7 @@ class GatedConvolutionBlock(ReturnsMore, KeepsQuantization):
         query_shape = (*inputs_shape[:-1], target_embedding_shape[-1])
         self.query_dense = keras.layers.Dense(query_shape[-1], dtype=self.dtype_policy, name="query")
         self.query_dense.build(inputs_shape)
-        if not self.attention.built:  # a reloaded one is
+        if not self.attention.built:  # it is already after reloading
             self.attention.build(query_shape, memory_shape, memory_shape)
         context_shape = self.attention.compute_output_shape(query_shape, memory_shape, memory_shape)
         self.context_dense = None
@@ -110,10 +110,10 @@ class GatedConvolutionBlock(ReturnsMore, KeepsQuantization):
 
     def _check_attention(self, target_embedding, memory):
         if self.attention is None and not (target_embedding is None and memory is None):
-            raise ValueError("This block attends to nothing: give it an `attention`. Received: attention=None.")
+            raise ValueError("A block without `attention` takes no memory. Received: attention=None.")
         if self.attention is not None and (target_embedding is None or memory is None):
             missing = "memory" if memory is None else "target_embedding"
-            raise ValueError(f"A block with attention needs `target_embedding` and `memory`. Received: {missing}=None.")
+            raise ValueError(f"`{missing}` is required by `attention`; pass it to the call. Received: {missing}=None.")
 
     def project_memory(self, memory, memory_embedding=None):
         """Returns the attention's keys z and values z + e, to be passed as `memory` at every step.
@@ -125,7 +125,7 @@ class GatedConvolutionBlock(ReturnsMore, KeepsQuantization):
         return self.attention.project_memory(_values(memory, memory_embedding), memory)
 
     def create_cache(self, batch_size):
-        """Returns an empty cache: the last inputs of the convolution, and the number of positions so far.
+        """Returns an empty cache: the last inputs of the convolution, and the number of positions, `index`.
 
         Args:
             batch_size: B.
@@ -157,7 +157,7 @@ class GatedConvolutionBlock(ReturnsMore, KeepsQuantization):
             return pack_results(hidden, cache)
         query = self.query_dense(hidden) + target_embedding
         options = {"query_mask": mask, "value_mask": memory_mask, "training": training}
-        if getattr(self.attention, "needs_query_position", False):
+        if self.attention.needs_query_position:
             options["start_index"] = index
         options["return_attention_scores"] = return_attention_scores
         if isinstance(memory, dict):
@@ -174,7 +174,7 @@ class GatedConvolutionBlock(ReturnsMore, KeepsQuantization):
     def _convolve(self, inputs, mask, training, cache):
         """Returns the gated convolution with its residual, [B, T, D], and the new cache or `None`."""
         if cache is not None and self.padding != "causal":
-            raise ValueError(f"A cache needs `padding='causal'`. Received: padding={self.padding!r}.")
+            raise ValueError(f"`cache` requires `padding='causal'`. Received: padding={self.padding!r}.")
         inputs = zero_masked(inputs, mask)
         dropped = self.dropout_layer(inputs, training=training)
         length = ops.shape(inputs)[1]
@@ -189,7 +189,7 @@ class GatedConvolutionBlock(ReturnsMore, KeepsQuantization):
         return (inputs + values * ops.sigmoid(gates)) * HALF, cache
 
     def _scale(self, memory, memory_mask):
-        """Returns √m: a mean over m positions has 1 / m of the variance of one."""
+        """Returns √m: the variance of a mean over m positions is 1 / m of that of a single position."""
         if memory_mask is None:
             values = memory["value"] if isinstance(memory, dict) else memory
             return ops.cast(ops.sqrt(ops.cast(ops.shape(values)[-2], "float32")), self.compute_dtype)

@@ -10,10 +10,10 @@ from zoo.layers.core.saving import SavesOptions
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class Maxout(SavesOptions):
-    """Largest of each group of adjacent features: `y_j = max(x_{2j}, x_{2j+1})` for groups of two.
+    """Maximum of each group of adjacent features: `y_j = max(x_{2j}, x_{2j+1})` for groups of two.
 
     Args:
-        group_size: Features in a group, a positive integer.
+        group_size: Number of features in a group, a positive integer.
 
     Call arguments:
         inputs: [..., D], D a multiple of `group_size`.

@@ -1,4 +1,4 @@
-"""What Transformer encoder and decoder blocks share: residual connections around their sublayers."""
+"""Base of the Transformer blocks: residual connections around their sublayers."""
 
 from zoo.layers.attention import cache as caches
 from zoo.layers.core.calls import ReturnsMore
@@ -14,7 +14,7 @@ class TransformerBlock(ReturnsMore, SavesOptions):
     """Base of the Transformer blocks: each sublayer is wrapped in normalisation, dropout and a residual connection.
 
     Post-norm (Vaswani et al. 2017): `norm(x + dropout(f(x)))`. Pre-norm (Xiong et al. 2020): `x + dropout(f(norm(x)))`.
-    A stack of pre-norm blocks ends with one more normalisation, which belongs to the model.
+    A stack of pre-norm blocks ends with one more normalisation, which is part of the model.
 
     Args:
         sublayers: The layers of the block by name, in order.
@@ -63,7 +63,7 @@ class TransformerBlock(ReturnsMore, SavesOptions):
         self.dropout_layer = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
     def build_sublayer(self, sublayer, *shapes):
-        """Builds a sublayer, unless it was reloaded together with its weights."""
+        """Builds a sublayer, unless it is already built, as after reloading."""
         if not sublayer.built:
             sublayer.build(*shapes)
 
@@ -77,21 +77,21 @@ class TransformerBlock(ReturnsMore, SavesOptions):
         return self.norms[index](inputs) if self.normalize_first else inputs
 
     def add_residual(self, index, inputs, outputs, training=None):
-        """Returns the activations after sublayer number `index`, from those before it and its outputs."""
+        """Returns the activations after sublayer number `index` from its inputs and outputs."""
         if sizes_differ(inputs.shape[-1], outputs.shape[-1]):
             raise ValueError(
-                "Each part of a block must return vectors as large as its inputs, to which they are added; without "
-                "an output projection, num_heads · value_dim must be that size. "
+                "Each sublayer must return vectors of the size of its inputs, to which they are added; without an "
+                "output projection, num_heads · value_dim must be that size. "
                 f"Received: inputs of size {inputs.shape[-1]}, outputs of size {outputs.shape[-1]}."
             )
         summed = inputs + self.dropout_layer(outputs, training=training)
         return summed if self.normalize_first else self.norms[index](summed)
 
     def self_attention_masks(self, mask, inputs, cache=None):
-        """Returns the masks of queries [B, T] and of values [B, L] for self-attention, or `None` twice.
+        """Returns the masks of queries [B, T] and of values [B, L] for self-attention, both `None` without a mask.
 
-        The mask is [B, T]; with a cache [B, L], over its room, or in a growing cache over everything in it with the new
-        positions; or `None`.
+        Without a cache, L = T. With a cache, the mask is [B, L]: it covers the capacity of the cache, or all positions
+        of a growing cache and the new ones.
 
         Raises:
             ValueError: If `mask` does not cover the cache.
@@ -99,20 +99,17 @@ class TransformerBlock(ReturnsMore, SavesOptions):
         if mask is None or cache is None:
             return mask, mask
         mask, length = check_mask(mask, "mask", (2,)), length_of(inputs)
-        room = caches.room_for(cache, length) if "key" in cache else None  # a cache of sums has no room to cover
-        if sizes_differ(mask.shape[1], room):
+        capacity = caches.capacity_after(cache, length) if "key" in cache else None  # a state has no capacity
+        if sizes_differ(mask.shape[1], capacity):
             raise ValueError(
-                f"With a cache, `mask` must be [B, L], L = {room}: it covers all positions of the cache, not the new "
-                f"ones alone. Received: shape={tuple(mask.shape)}."
+                f"With a cache, `mask` must be [B, L], L = {capacity}: it covers all positions of the cache, not only "
+                f"the new ones. Received: shape={tuple(mask.shape)}."
             )
-        return slice_mask(mask, value_of(caches.position(cache)), value_of(length)), mask
+        return slice_mask(mask, value_of(caches.next_position(cache)), value_of(length)), mask
 
     def attend(self, attention, query, return_attention_scores=False, cache=None, attention_bias=None, **arguments):
-        """Returns an attention layer's output, its weights and its new cache, the last two `None` if not asked for.
-
-        Attention whose weights are not wanted may need less memory.
-        """
-        # Not all attention layers have caches, or take biases.
+        """Returns an attention layer's output, its weights, `None` unless requested, and its new cache, if any."""
+        # Not all attention layers have caches or take biases.
         arguments |= {} if cache is None else {"cache": cache}
         arguments |= {} if attention_bias is None else {"attention_bias": attention_bias}
         results = attention(query, return_attention_scores=return_attention_scores, **arguments)
@@ -121,9 +118,9 @@ class TransformerBlock(ReturnsMore, SavesOptions):
         return results[0], results[1] if return_attention_scores else None, cache
 
     def attend_within(self, attention, inputs, mask, cache, training, **options):
-        """Returns the activations after self-attention, its weights and its new cache, and the mask of the queries.
+        """Returns the activations after self-attention, its weights, its new cache, and the mask of the queries.
 
-        The weights and the cache are `None` if not asked for; the options are those of `attend`.
+        The weights are `None` unless requested; the options are those of `attend`.
         """
         normalized = self.pre_norm(0, inputs)
         query_mask, value_mask = self.self_attention_masks(mask, inputs, cache)

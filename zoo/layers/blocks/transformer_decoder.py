@@ -15,7 +15,7 @@ class TransformerDecoderBlock(TransformerBlock):
 
     Args:
         self_attention: An attention layer that follows the contract of `BaseAttention`.
-        cross_attention: Likewise; its values are the memory.
+        cross_attention: An attention layer, whose values are the memory.
         feed_forward: A layer [B, T, D] → [B, T, D], such as `FeedForward`.
         normalize_first: Pre-norm instead of post-norm.
         dropout: Rate of dropout on the output of each sublayer.
@@ -25,24 +25,24 @@ class TransformerDecoderBlock(TransformerBlock):
 
     Call arguments:
         inputs: [B, T, D].
-        memory: [B, S, M], the encoder's output; or what `project_memory` returned.
-        mask: Boolean [B, T], True at real positions; default: `inputs_mask`. With a cache [B, L], over its room, or in
-            a growing cache over everything in it with the new positions.
+        memory: [B, S, M], the encoder's output; or the result of `project_memory`.
+        mask: Boolean [B, T], True at real positions; default: `inputs_mask`. With a cache [B, L], L its capacity, or in
+            a growing cache the number of all positions with the new ones.
         memory_mask: Boolean [B, S].
         return_attention_scores: Whether to return the weights of the cross-attention as well.
         training: Whether dropout is active.
-        cache: Self-attention's cache, for decoding step by step.
-        sharing: How many adjacent rows of `inputs`, with one position each, share a row of the memory, as the beams of
-            a search do.
-        attention_mask: Of self-attention, boolean [B, T, T] or [B, N, T, T]; with a cache the last axis is L.
-        attention_bias: Of self-attention, a float tensor that broadcasts to the scores, added before the softmax.
+        cache: The cache of self-attention, for decoding step by step.
+        sharing: Number of adjacent rows of `inputs`, with one position each, that share a row of the memory, such as
+            the beams of a search.
+        attention_mask: Mask of self-attention, boolean [B, T, T] or [B, N, T, T]; with a cache the last axis is L.
+        attention_bias: Bias of self-attention, a float tensor that broadcasts to the scores, added before the softmax.
         return_self_attention_scores: Whether to return the weights of self-attention as well.
-        inputs_mask: Boolean [B, T], filled in by Keras: the mask that comes with `inputs`, as from an
-            `Embedding(mask_zero=True)`. With `mask` or a cache it is not used.
+        inputs_mask: Boolean [B, T], filled in by Keras: the Keras mask of `inputs`, such as that of an
+            `Embedding(mask_zero=True)`. Not used with `mask` or a cache.
 
     Returns:
-        [B, T, D], followed by what is asked for: the weights of cross-attention [B, N, T, S], those of self-attention
-        [B, N, T, T] (with a cache [B, N, T, L]), and the new cache last.
+        [B, T, D]; if requested the weights of cross-attention [B, N, T, S] and of self-attention [B, N, T, T] (with a
+        cache [B, N, T, L]); the new cache, if any, comes last.
 
     Raises:
         ValueError: If a sublayer is not a layer, `mask` does not cover the cache, or rows share a memory whose
@@ -83,7 +83,7 @@ class TransformerDecoderBlock(TransformerBlock):
         self.build_norms(inputs_shape)
 
     def project_memory(self, memory):
-        """Returns the cross-attention's keys and values, to be passed as `memory` at every step."""
+        """Returns the keys and values of cross-attention, to be passed as `memory` at every step."""
         return self.cross_attention.project_memory(memory)
 
     def call(
@@ -104,13 +104,13 @@ class TransformerDecoderBlock(TransformerBlock):
     ):
         mask = inputs_mask if mask is None and cache is None else mask
         source = {"memory": memory} if isinstance(memory, dict) else {"value": memory}
-        if getattr(self.cross_attention, "needs_query_position", False):
+        if self.cross_attention.needs_query_position:
             if sharing != 1:
                 raise ValueError(
                     "Rows cannot share a memory whose attention depends on the positions of queries. "
                     f"Received: sharing={sharing}."
                 )
-            source["start_index"] = 0 if cache is None else value_of(caches.position(cache))
+            source["start_index"] = 0 if cache is None else value_of(caches.next_position(cache))
         hidden, self_scores, cache, query_mask = self.attend_within(
             self.self_attention,
             inputs,
@@ -138,7 +138,7 @@ class TransformerDecoderBlock(TransformerBlock):
 
 
 def _join_rows(rows, sharing):
-    """Returns rows of one position that share a memory as positions of one row, [B, K, D] from [B · K, 1, D]."""
+    """Returns rows that share a memory as positions of one row, [B, K, D] from [B · K, 1, D]."""
     return rows if sharing == 1 else ops.reshape(rows, (-1, sharing, rows.shape[-1]))
 
 
@@ -148,7 +148,7 @@ def _join_masks(mask, sharing):
 
 
 def _split_rows(rows, weights, sharing):
-    """Returns joined rows separately, [B · K, 1, D] from [B, K, D], and their attention weights, if any."""
+    """Returns the inverse of `_join_rows`, [B · K, 1, D] from [B, K, D], and of the attention weights, if any."""
     if sharing == 1:
         return rows, weights
     rows = ops.reshape(rows, (-1, 1, rows.shape[-1]))

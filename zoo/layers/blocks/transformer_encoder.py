@@ -11,7 +11,7 @@ from zoo.layers.core.normalization import make_normalization
 class TransformerEncoderBlock(TransformerBlock):
     """Self-attention, then a feed-forward network, each inside a residual connection.
 
-    With `use_causal_mask`, or with a cache, it is the block of a decoder-only language model.
+    With `use_causal_mask` or a cache it is the block of a decoder-only language model.
 
     Args:
         attention: An attention layer that follows the contract of `BaseAttention`.
@@ -21,29 +21,29 @@ class TransformerEncoderBlock(TransformerBlock):
         epsilon: Constant of the normalisation.
         seed: Seed of the dropout.
         normalization: `"layer_norm"` or `"rms_norm"`, see `TransformerBlock`.
-        parallel_residual: Whether both sublayers read the inputs of the block, `x + f(norm₁(x)) + g(norm₂(x))`, for
-            pre-norm alone.
-        sandwich_norm: Whether what each sublayer returns is normalised, too, before it is added,
-            `x + dropout(norm'(f(norm(x))))`, for pre-norm alone. Activations then grow with the depth at most as many
-            terms of one size do. It costs as many weights as the normalisations before.
+        parallel_residual: Whether both sublayers read the inputs of the block, `x + f(norm₁(x)) + g(norm₂(x))`.
+            Requires `normalize_first`.
+        sandwich_norm: Whether the output of each sublayer is normalised as well, `x + dropout(norm'(f(norm(x))))`, so
+            that activations grow at most linearly with the depth. It doubles the weights of the normalisations.
+            Requires `normalize_first`.
 
     Call arguments:
         inputs: [B, T, D].
-        mask: Boolean [B, T], True at real positions; with a cache [B, L], over its room, or in a growing cache over
-            everything in it with the new positions.
+        mask: Boolean [B, T], True at real positions; with a cache [B, L], L its capacity, or in a growing cache the
+            number of all positions with the new ones.
         attention_mask: Boolean [B, T, T] or [B, N, T, T]; with a cache the last axis is L.
         return_attention_scores: Whether to return the attention weights as well.
         training: Whether dropout is active.
-        use_causal_mask: Whether a position sees only itself and those before it.
+        use_causal_mask: Whether a position attends only to itself and earlier positions.
         attention_bias: Float tensor that broadcasts to the scores, added before the softmax.
-        cache: The attention's cache, from its `create_cache`, for decoding step by step; always causal.
+        cache: A cache from the attention's `create_cache`, for decoding step by step; attention is then causal.
 
     Returns:
-        [B, T, D], with `return_attention_scores` the weights, and the new cache last.
+        [B, T, D]; with `return_attention_scores` the weights; the new cache, if any, comes last.
 
     Raises:
         ValueError: If a sublayer is not a layer, `mask` does not cover the cache, or `parallel_residual` or
-            `sandwich_norm` is without `normalize_first`.
+            `sandwich_norm` is set without `normalize_first`.
 
     Example:
         >>> import numpy as np
@@ -74,9 +74,9 @@ class TransformerEncoderBlock(TransformerBlock):
         sandwich_norm=False,
         **kwargs,
     ):
-        for name, wanted in (("parallel_residual", parallel_residual), ("sandwich_norm", sandwich_norm)):
-            if wanted and not normalize_first:
-                raise ValueError(f"`{name}` needs `normalize_first`. Received: {name}=True, normalize_first=False.")
+        for name, option in (("parallel_residual", parallel_residual), ("sandwich_norm", sandwich_norm)):
+            if option and not normalize_first:
+                raise ValueError(f"`{name}` requires `normalize_first`. Received: {name}=True, normalize_first=False.")
         sublayers = {"attention": attention, "feed_forward": feed_forward}
         super().__init__(sublayers, normalize_first, dropout, epsilon, seed, normalization, **kwargs)
         self.parallel_residual = parallel_residual
@@ -120,6 +120,6 @@ class TransformerEncoderBlock(TransformerBlock):
             attention_bias=attention_bias,
             use_causal_mask=use_causal_mask,
         )
-        read = inputs if self.parallel_residual else hidden
-        output = self.add_residual(1, hidden, self.feed_forward(self.pre_norm(1, read), training=training), training)
+        source = inputs if self.parallel_residual else hidden
+        output = self.add_residual(1, hidden, self.feed_forward(self.pre_norm(1, source), training=training), training)
         return pack_results(output, scores, cache)

@@ -121,7 +121,7 @@ def _why_at_once(layer, shape, keys, visible):
         return _why_all_windows(layer, shape, keys, visible.blocks)
     if not forced and not (isinstance(length, int) and isinstance(keys, int)):
         return "a length is unknown"
-    if layer.follows:
+    if layer.is_recurrent:
         return "the weights of a query follow from those of the one before"
     if length == 1:
         return "there is a single query"

@@ -1,1 +1,1 @@
-"""Recurrent cells that attend, and the layers that run them over a sequence."""
+"""Recurrent cells with attention, and the layers that run them over a sequence."""

@@ -8,11 +8,11 @@ from zoo.layers.core.kernels import defers_weight_gradients
 from zoo.layers.core.masks import check_mask
 from zoo.layers.core.saving import SavesOptions
 from zoo.layers.recurrent.base_cell import BaseAttentionCell, join_output
-from zoo.layers.recurrent.loops import run, with_a_step, without_the_step
+from zoo.layers.recurrent.loops import pad_empty_sequence, remove_padding, run
 
 
 class _BoundCell:
-    """A recurrent attention cell bound to a memory, for `keras.layers.RNN`: its states are only those that change."""
+    """A recurrent attention cell with a fixed memory, for `keras.layers.RNN`: its states do not contain the memory."""
 
     def __init__(self, cell, **arguments):
         self.cell = cell
@@ -31,18 +31,18 @@ class _BoundCell:
 class AttentionRNN(ReturnsMore, SavesOptions):
     """Recurrent decoder: `y_t, s_t = cell(x_t, s_{t−1}, memory)` for all steps of a sequence.
 
-    As `keras.layers.RNN`, with the memory as an argument and the alignments as a result.
+    Like `keras.layers.RNN`, but the memory is an argument, and the alignments are a result.
 
     Args:
         cell: A `RecurrentAttentionCell` or a `LuongAttentionCell`.
 
     Call arguments:
         inputs: [B, T, E].
-        memory: [B, S, M]; or what the cell's `project_memory` returned.
-        initial_state: The inner cells' states, a list of [B, units] (or a single one without a list), or the returned
-            states of an earlier call. Default: zeros.
-        mask: Boolean [B, T]. A masked step keeps the state, and its output is zero. Default: the mask that comes with
-            `inputs`, as from an `Embedding(mask_zero=True)`, which Keras fills in as `inputs_mask`.
+        memory: [B, S, M]; or the result of the cell's `project_memory`.
+        initial_state: The inner cells' states, a list of [B, units] or a single tensor; or the states that an earlier
+            call returned. Default: zeros.
+        mask: Boolean [B, T]. A masked step does not change the state, and its output is zero. Default: the Keras mask
+            of `inputs`, such as that of an `Embedding(mask_zero=True)`, which Keras fills in as `inputs_mask`.
         memory_mask: Boolean [B, S].
         return_attention_scores: Whether to return the alignments as well.
         return_state: Whether to return the states after the last step as well, a list.
@@ -50,10 +50,10 @@ class AttentionRNN(ReturnsMore, SavesOptions):
 
     Returns:
         The cell's outputs [B, T, D]; with `return_attention_scores` the alignments [B, T, S] ([B, N, T, S] for
-        attention with heads); with `return_state` the states last.
+        attention with heads); with `return_state` the states, last.
 
     Raises:
-        ValueError: If `cell` is not such a cell, a mask is floating point, or there are too few or too many states.
+        ValueError: If `cell` is another object, a mask is floating point, or the number of states is wrong.
 
     Example:
         >>> import keras, numpy as np
@@ -81,7 +81,7 @@ class AttentionRNN(ReturnsMore, SavesOptions):
         self.cell = cell
 
     def build(self, inputs_shape, memory_shape=None, initial_state_shape=None):
-        if not self.cell.built:  # a reloaded one is
+        if not self.cell.built:  # it is already after reloading
             self.cell.build((inputs_shape[0], inputs_shape[-1]))
 
     def call(
@@ -98,11 +98,11 @@ class AttentionRNN(ReturnsMore, SavesOptions):
         inputs_mask=None,
     ):
         mask = check_mask(inputs_mask if mask is None else mask, "mask", (2,))
-        steps, mask = with_a_step(inputs, mask)
+        steps, mask = pad_empty_sequence(inputs, mask)
         memory_mask = check_mask(single_mask(memory_mask), "memory_mask", (2,))
         memory = self.cell.project_memory(memory, memory_mask)
-        if self.cell.keeps_alignment:
-            memory = self.cell.attention.draw(memory, training)
+        if self.cell.has_alignment_state:
+            memory = self.cell.attention.with_noise_seed(memory, training)
         bound = _BoundCell(
             self.cell,
             memory=memory,
@@ -120,12 +120,12 @@ class AttentionRNN(ReturnsMore, SavesOptions):
             output, new_states = run(
                 lambda inputs, states, product: bound(inputs[0], states, product=product), [steps], states, deferred
             )
-        output, states = without_the_step(inputs, output, new_states, states)
+        output, states = remove_padding(inputs, output, new_states, states)
         output, weights = self.cell.split_output(output) if return_attention_scores else (output, None)
         return pack_results(output, weights, states if return_state else None)
 
     def _loop(self, bound, inputs, states, mask):
-        # Created here, since the cell is bound to the memory of this call; it has no weights itself.
+        # Created at every call, since the cell contains the memory of the call; the loop has no weights.
         loop = keras.layers.RNN(
             bound,
             return_sequences=True,

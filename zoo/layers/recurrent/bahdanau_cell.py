@@ -10,7 +10,7 @@ READOUT_STATES = ("previous", "new")
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class RecurrentAttentionCell(BaseAttentionCell):
-    """Decoder cell that attends with its previous state, and then updates it with what it found.
+    """Decoder cell that attends with its previous state, and then updates the state with the context.
 
     For step t, with x_t the embedding of the previous token and h_1 … h_S the memory (the annotations):
 
@@ -22,19 +22,18 @@ class RecurrentAttentionCell(BaseAttentionCell):
     In a stack, s is the state of the top cell, and the bottom cell reads the context.
 
     Args:
-        cell: A recurrent cell, such as `keras.layers.GRUCell`, or a list of them, from the bottom to the top; none with
+        cell: A recurrent cell, such as `keras.layers.GRUCell`, or a list of them, from the bottom to the top, without
             dropout. The first state of the top cell is the query.
         attention: An attention layer that follows the contract of `BaseAttention`.
         memory_dim: Last axis of the memory, a positive integer.
         return_attention_scores: Whether the output ends with the weights of the attention; see `BaseAttentionCell`.
-        readout_state: State in the output: `"previous"`, s_{t−1}, as the readout of Bahdanau et al. takes it, or
-            `"new"`, s_t.
+        readout_state: State in the output: `"previous"`, s_{t−1}, as in Bahdanau et al., or `"new"`, s_t.
 
     Call arguments and states: see `BaseAttentionCell`.
 
     Returns:
         `([s_{t−1}; c_t], states)`, with `readout_state="new"` `([s_t; c_t], states)`: [B, units + C], and the new
-        states. s_t is the query of the next step.
+        states, whose s_t is the query of the next step.
 
     Example:
         >>> import keras, numpy as np
@@ -69,9 +68,8 @@ class RecurrentAttentionCell(BaseAttentionCell):
         return self.context_dim
 
     def step(self, inputs, states, attend, update, product=None):
-        # `attend` is `attention(query, memory)`, `update` the inner cells; see `BaseAttentionCell.step`.
         query = states[self.query_index]  # s_{t−1}
         context, weights = attend(query)  # c_t, α_t
         states = update(ops.concatenate([inputs, context], axis=-1), states)  # s_t
-        read = query if self.readout_state == "previous" else states[self.query_index]
-        return ops.concatenate([read, context], axis=-1), weights, states
+        readout = query if self.readout_state == "previous" else states[self.query_index]
+        return ops.concatenate([readout, context], axis=-1), weights, states

@@ -1,4 +1,4 @@
-"""What recurrent cells that attend to a memory share: their states, and the attention inside a step."""
+"""Base of recurrent cells that attend to a memory: their states, and the attention inside a step."""
 
 import functools
 
@@ -14,18 +14,18 @@ from zoo.layers.scores.coverage import CoverageScore
 
 
 class BaseAttentionCell(KeepsQuantization):
-    """Base of the recurrent attention cells: a cell, or a stack of them, and an attention layer.
+    """Base of the recurrent attention cells: an inner cell, or a stack of them, and an attention layer.
 
-    The cell runs by itself, one step a call, in `AttentionRNN`, or in `keras.layers.RNN`. There the memory is among the
-    states, so that no call writes to the layer: `states = cell.initial_states(memory, mask, inner_states)`, of a cell
-    that is built. A subclass defines in `step` when it attends.
+    The cell runs step by step, in `AttentionRNN`, or in `keras.layers.RNN`. As a call must not write to the layer, the
+    states of the latter contain the memory: `states = cell.initial_states(memory, mask, inner_states)` of a built cell.
+    A subclass defines in `step` when the cell attends.
 
     Args:
         cell: A recurrent cell, such as `keras.layers.GRUCell`, or a list of them, from the bottom to the top. The first
             state of the top cell is the query.
         attention: An attention layer that follows the contract of `BaseAttention`. If its `needs_query_position` is
-            true, it gets the number of the step as `start_index`. If its score is a `CoverageScore`, the attention that
-            each part of the memory has had is among the states; if it `follows`, the weights of the last step.
+            true, the number of the step is passed as `start_index`. With a `CoverageScore` the sum of all earlier
+            weights is a state; if the attention `is_recurrent`, the weights of the last step are.
         memory_dim: Last axis of the memory, a positive integer.
         return_attention_scores: Whether the output ends with the weights of the attention, so that
             `keras.layers.RNN` returns them; `split_output` separates them.
@@ -40,8 +40,8 @@ class BaseAttentionCell(KeepsQuantization):
         with heads.
 
     Raises:
-        ValueError: If `cell` or `attention` is something else, an inner cell has dropout, an attention with heads has
-            coverage, or `RNN` is called without `initial_state`.
+        ValueError: If `cell` is no recurrent cell, `attention` no layer, an inner cell has dropout, an attention with
+            heads has coverage, or `RNN` is called without `initial_state`.
     """
 
     saved_options: tuple[str, ...] = ("cell", "attention", "memory_dim", "return_attention_scores")
@@ -54,8 +54,8 @@ class BaseAttentionCell(KeepsQuantization):
         self.attention = check_layer("attention", attention)
         self.memory_dim = check_size("memory_dim", memory_dim)
         self.return_attention_scores = return_attention_scores
-        if self.keeps_coverage and attention.has_heads:
-            raise ValueError(f"Coverage is of one head. Received: attention={type(attention).__name__}.")
+        if self.has_coverage_state and attention.has_heads:
+            raise ValueError(f"Coverage requires a single head. Received: attention={type(attention).__name__}.")
         for inner in self._inner_cells():
             check_no_dropout("cell", inner)
 
@@ -83,44 +83,44 @@ class BaseAttentionCell(KeepsQuantization):
         return self.attention.compute_output_shape((None, 1, self.query_dim), (None, None, self.memory_dim))[-1]
 
     @property
-    def counts_steps(self):
-        """Whether the number of the step is among the states."""
-        return bool(getattr(self.attention, "needs_query_position", False))
+    def has_step_counter(self):
+        """Whether the number of the step is a state."""
+        return bool(self.attention.needs_query_position)
 
     @property
-    def keeps_coverage(self):
-        """Whether the sum of the weights of all steps, [B, S], is among the states."""
+    def has_coverage_state(self):
+        """Whether the sum of the weights of all steps, [B, S], is a state."""
         return isinstance(getattr(self.attention, "score", None), CoverageScore)
 
     @property
-    def keeps_alignment(self):
-        """Whether the weights of the step before, [B, S], are among the states."""
-        return bool(getattr(self.attention, "follows", False))
+    def has_alignment_state(self):
+        """Whether the weights of the last step, [B, S], are a state."""
+        return self.attention.is_recurrent
 
     @property
     def attends_in_order(self):
-        """Whether the weights of a step depend on those before, so that no call can tell those of all steps at once."""
-        return self.keeps_coverage or self.keeps_alignment
+        """Whether the weights of a step depend on earlier weights, so that steps cannot be computed in parallel."""
+        return self.has_coverage_state or self.has_alignment_state
 
     @property
     def fed_state_sizes(self):
-        """Sizes of the states that a step passes to the next one besides those of the inner cells."""
+        """Sizes of the states that `step` returns besides those of the inner cells."""
         return []
 
     @property
     def own_state_sizes(self):
-        """Sizes of the states that change at every step, `None` for that of the memory; they come before the memory."""
-        attended, counters = [None] * (self.keeps_coverage + self.keeps_alignment), [2] if self.counts_steps else []
-        return [*self.inner_state_sizes, *self.fed_state_sizes, *attended, *counters]
+        """Sizes of the states that change at every step; `None` stands for the length of the memory."""
+        weights = [None] * (self.has_coverage_state + self.has_alignment_state)
+        return [*self.inner_state_sizes, *self.fed_state_sizes, *weights, *([2] if self.has_step_counter else [])]
 
     @property
     def state_size(self):
-        """Sizes of the states that change, then of the memory's projected keys, its values and its mask."""
+        """`own_state_sizes`, then `None` for the memory's keys, its values and its mask."""
         return [*self.own_state_sizes, None, None, None]
 
     @property
     def step_size(self):
-        """Last axis of the output without weights."""
+        """Last axis of the output without attention weights."""
         raise NotImplementedError(f"{type(self).__name__} must override `step_size`.")
 
     @property
@@ -135,31 +135,31 @@ class BaseAttentionCell(KeepsQuantization):
 
     @property
     def cell_input_dim(self):
-        """Size of what the bottom cell reads besides x_t."""
+        """Size of the inputs of the bottom cell besides x_t."""
         return 0
 
     def build(self, input_shape):
         batch = input_shape[0]
-        if not self.cell.built:  # a reloaded one is
+        if not self.cell.built:  # it is already after reloading
             self.cell.build((batch, input_shape[-1] + self.cell_input_dim))
         self._build_attention(batch)
 
     def _build_attention(self, batch=None):
-        if not self.attention.built:  # a reloaded one is
+        if not self.attention.built:  # it is already after reloading
             self.attention.build((batch, 1, self.query_dim), (batch, None, self.memory_dim))
 
     def get_initial_state(self, batch_size=None):
-        """Raises an error: `RNN` asks for it if it got no states, and there is no default memory."""
+        """Raises an error: `RNN` calls it without `initial_state`, but there is no default memory."""
         raise ValueError(
-            "A memory is needed: call `RNN` with `initial_state=cell.initial_states(memory, memory_mask, "
+            "The states contain the memory: call `RNN` with `initial_state=cell.initial_states(memory, memory_mask, "
             "inner_states)`. Received: initial_state=None."
         )
 
     def project_memory(self, memory, memory_mask=None):
-        """Returns the memory as the attention takes it at every step, a dict.
+        """Returns the projected memory, a dict, which the attention reads at every step.
 
         Args:
-            memory: [B, S, M], M = `memory_dim`; or a memory that is projected already, which is returned as it is.
+            memory: [B, S, M], M = `memory_dim`; or a projected memory, which is returned unchanged.
             memory_mask: Boolean [B, S], or `None`.
         """
         if isinstance(memory, dict):
@@ -172,13 +172,12 @@ class BaseAttentionCell(KeepsQuantization):
         """Returns the states that change at every step, before the first one.
 
         Args:
-            inner_states: States of the inner cells, each [B, units], to which the first of the others are added, zeros
-                mostly; or all states that change; or `None` for zeros.
+            inner_states: States of the inner cells, each [B, units], or all states that change, or `None` for zeros.
             batch_size: B.
-            memory_length: S; needed if the cell `attends_in_order`.
+            memory_length: S; required if the cell `attends_in_order`.
 
         Raises:
-            ValueError: If there are too few or too many.
+            ValueError: If the number of states is wrong.
         """
         sizes = self.own_state_sizes
         states = [ops.convert_to_tensor(state, dtype=self.compute_dtype) for state in inner_states or []]
@@ -189,15 +188,15 @@ class BaseAttentionCell(KeepsQuantization):
             )
         sizes = [memory_length if size is None else size for size in sizes[len(states) :]]
         first = [ops.zeros((batch_size, size), dtype=self.compute_dtype) for size in sizes]
-        if first and self.keeps_alignment:
-            first[-1 - self.counts_steps] = self.attention.first_weights(batch_size, memory_length)
+        if first and self.has_alignment_state:
+            first[-1 - self.has_step_counter] = self.attention.initial_weights(batch_size, memory_length)
         return [*states, *first]
 
     def initial_states(self, memory, memory_mask=None, inner_states=None):
         """Returns the states before the first step.
 
         Args:
-            memory: [B, S, M], M = `memory_dim`; or what `project_memory` returned.
+            memory: [B, S, M], M = `memory_dim`; or the result of `project_memory`.
             memory_mask: Boolean [B, S], or `None`.
             inner_states: See `own_states`.
         """
@@ -209,7 +208,7 @@ class BaseAttentionCell(KeepsQuantization):
         if memory_mask is None:
             values = memory["value"][:, 0] if self.attention.has_heads else memory["value"]
             memory_mask = ops.ones_like(values[:, :, 0], dtype="bool")
-        # Recurrent layers cast all states to the compute dtype, so the mask has to be zeros and ones.
+        # Recurrent layers cast all states to the compute dtype: the mask is passed as zeros and ones.
         mask = ops.cast(memory_mask, self.compute_dtype)
         return [*self.own_states(inner_states, *ops.shape(mask)), memory["key"], memory["value"], mask]
 
@@ -219,9 +218,8 @@ class BaseAttentionCell(KeepsQuantization):
         Args:
             inputs: x_t, [B, E].
             states: The states of the inner cells, and those of `fed_state_sizes`.
-            attend: Function query [B, Q] → context [B, C], weights.
-            update: Function of the bottom cell's inputs [B, E'] and the inner cells' states, which returns their new
-                states.
+            attend: Function query [B, Q] → context [B, C], weights: the attention to the memory.
+            update: Function inputs [B, E'], inner states → new inner states: a step of the inner cells.
             product: Function that multiplies with `own_weights`, see `zoo.layers.recurrent.loops.run`; or `None`.
         """
         raise NotImplementedError(f"{type(self).__name__} must override `step`.")
@@ -237,7 +235,7 @@ class BaseAttentionCell(KeepsQuantization):
         sharing=1,
         product=None,
     ):
-        """Returns the output [B, D], the weights [B, (N,) S] or `None`, and the new states, of one step.
+        """Returns the output [B, D], the weights [B, (N,) S] or `None`, and the new states of one step.
 
         Args:
             inputs: x_t, [B, E].
@@ -245,21 +243,21 @@ class BaseAttentionCell(KeepsQuantization):
             memory: From `project_memory`.
             memory_mask: Boolean [B, S], or `None`.
             training: Whether dropout is active.
-            return_attention_scores: Whether the weights are wanted.
-            sharing: How many adjacent rows share a row of the memory, as the beams of a search do.
+            return_attention_scores: Whether to return the weights.
+            sharing: Number of adjacent rows that share a row of the memory, such as the beams of a search.
             product: See `step`.
         """
         states, options = list(states), {}
-        counters = states.pop() if self.counts_steps else None
-        alignment = states.pop() if self.keeps_alignment else None
-        attended = states.pop() if self.keeps_coverage else None
+        counters = states.pop() if self.has_step_counter else None
+        alignment = states.pop() if self.has_alignment_state else None
+        coverage = states.pop() if self.has_coverage_state else None
         if counters is not None:
             options["start_index"] = step_number(counters)
         if sharing > 1 and (counters is not None or self.attends_in_order):
-            # As queries of one row they would have different positions, and the same past.
+            # As queries of one row they would have different positions and share earlier weights.
             memory, memory_mask, sharing = _repeat(memory, sharing), _repeat(memory_mask, sharing), 1
-        if attended is not None:
-            memory = {**memory, "key": self.attention.score.cover(memory["key"], attended)}
+        if coverage is not None:
+            memory = {**memory, "key": self.attention.score.cover(memory["key"], coverage)}
         if alignment is not None:
             memory = {**memory, "previous": alignment}
         needs_weights = return_attention_scores or self.attends_in_order
@@ -278,7 +276,7 @@ class BaseAttentionCell(KeepsQuantization):
 
         update = functools.partial(self._update, training=training, product=product)
         output, weights, states = self.step(inputs, states, attend, update, product)
-        coverage = [] if attended is None else [attended + weights]
+        coverage = [] if coverage is None else [coverage + weights]
         alignment = [] if alignment is None else [weights]
         counters = [] if counters is None else [next_step(counters)]
         return output, weights if return_attention_scores else None, [*states, *coverage, *alignment, *counters]
@@ -293,11 +291,11 @@ class BaseAttentionCell(KeepsQuantization):
 
     @property
     def own_weights(self):
-        """Weights that a step multiplies with besides those of its cells, as `loops.run` takes them."""
+        """Weights of `step` besides those of the inner cells, for `loops.run`."""
         return {}
 
     def deferred_weights(self):
-        """Returns all weights as `loops.run` takes them; `None` if the cells are of other kinds or dtypes."""
+        """Returns all weights for `loops.run`; `None` if it does not support a cell or its dtype."""
         weights = loops.deferred_stack_weights(self._inner_cells(), self.compute_dtype)
         return None if weights is None else {**self.own_weights, **weights}
 
@@ -314,10 +312,10 @@ class BaseAttentionCell(KeepsQuantization):
         return join_output(output, weights), [*own_states, key, value, mask]
 
     def split_output(self, outputs):
-        """Returns output and weights separately, from an output that ends with weights.
+        """Returns the output and the weights of an output that ends with weights.
 
         Args:
-            outputs: [B, D + N · S], or [B, T, D + N · S] as `keras.layers.RNN` returns them.
+            outputs: [B, D + N · S], or [B, T, D + N · S] from `keras.layers.RNN`.
 
         Returns:
             [B, (T,) D], and weights [B, (N,) (T,) S].
@@ -331,8 +329,8 @@ class BaseAttentionCell(KeepsQuantization):
 
 
 def check_no_dropout(name, cell):
-    """Raises a `ValueError` if a recurrent cell, or one that it holds, has dropout."""
-    # Keras draws the mask of a cell once for each sequence, but only if `RNN` holds the cell itself.
+    """Raises a `ValueError` if a recurrent cell, or one of its inner cells, has dropout."""
+    # `keras.layers.RNN` draws a dropout mask for each sequence only for its own cell, not for cells inside of it.
     for inner in cell._flatten_layers():
         if getattr(inner, "dropout", 0) or getattr(inner, "recurrent_dropout", 0):
             raise ValueError(
@@ -342,7 +340,7 @@ def check_no_dropout(name, cell):
 
 
 def join_output(output, weights=None):
-    """Returns an output [B, D] followed by the weights [B, (N,) S], if there are any."""
+    """Returns an output [B, D] followed by the weights [B, (N,) S], if any."""
     if weights is None:
         return output
     if len(weights.shape) > 2:

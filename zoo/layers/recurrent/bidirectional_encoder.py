@@ -8,7 +8,7 @@ from zoo.layers.core.checks import check_size
 from zoo.layers.core.dropout import Dropout
 from zoo.layers.core.masks import check_mask
 from zoo.layers.core.saving import SavesOptions
-from zoo.layers.recurrent.loops import LAYERS, with_a_step, without_the_step
+from zoo.layers.recurrent.loops import LAYERS, pad_empty_sequence, remove_padding
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
@@ -16,8 +16,8 @@ class BidirectionalEncoder(ReturnsMore, SavesOptions):
     """Bidirectional recurrent encoder, a stack of layers: `h_j = [→h_j; ←h_j]`.
 
     The backward direction starts at the last real position of each row, so that padding at the end changes nothing.
-    With `segments`, such as the sentences of a document, each segment is read by itself: states start from zero at its
-    first position, and backwards at its last one.
+    With `segments`, such as the sentences of a document, each segment is encoded separately: states are zero before its
+    first position, and in the backward direction before its last one.
 
     Args:
         units: Size of the state of each direction, a positive integer.
@@ -32,7 +32,8 @@ class BidirectionalEncoder(ReturnsMore, SavesOptions):
         mask: Boolean [B, S], True at real positions.
         return_state: Whether to return the final states as well.
         training: Whether dropout is active.
-        segments: Number of each position's segment, [B, S]; one begins wherever the number changes. Default: one.
+        segments: Segment number of each position, [B, S]; a segment begins where the number changes. Default: one
+            segment.
 
     Returns:
         [B, S, 2 · units], zero at masked positions. With `return_state` also a list of the final states, from the
@@ -91,9 +92,9 @@ class BidirectionalEncoder(ReturnsMore, SavesOptions):
 
     def call(self, inputs, mask=None, return_state=False, training=None, segments=None):
         mask = check_mask(mask, "mask", (2,))
-        (hidden, mask), states = with_a_step(inputs, mask), []
+        (hidden, mask), states = pad_empty_sequence(inputs, mask), []
         if segments is not None:
-            segments, _ = with_a_step(segments[:, :, None], None)
+            segments, _ = pad_empty_sequence(segments[:, :, None], None)
             segments = ops.squeeze(segments, -1)
         for number, layer in enumerate(self.recurrent_layers):
             if number:
@@ -104,8 +105,8 @@ class BidirectionalEncoder(ReturnsMore, SavesOptions):
                 hidden, *final = _by_segment(layer, hidden, segments, mask)
             forward, backward = final[: len(final) // 2], final[len(final) // 2 :]
             states += [ops.concatenate(pair, axis=-1) for pair in zip(forward, backward, strict=True)]
-        nothing = [ops.zeros_like(state) for state in states]
-        hidden, states = without_the_step(inputs, hidden, states, nothing)
+        zeros = [ops.zeros_like(state) for state in states]
+        hidden, states = remove_padding(inputs, hidden, states, zeros)
         return pack_results(hidden, states if return_state else None)
 
     def compute_output_shape(self, inputs_shape):
@@ -113,32 +114,33 @@ class BidirectionalEncoder(ReturnsMore, SavesOptions):
 
 
 def _by_segment(layer, inputs, segments, mask):
-    """Returns what a `Bidirectional` layer of Keras returns, with states that start afresh in each segment."""
+    """Returns the results of a `Bidirectional` layer of Keras, with zero states before each segment."""
     changes = ops.cast(ops.not_equal(segments[:, 1:], segments[:, :-1]), inputs.dtype)
     edge = ops.ones_like(inputs[:, :1, 0])
     starts, ends = ops.concatenate([edge, changes], axis=1), ops.concatenate([changes, edge], axis=1)
     real = ops.ones_like(starts) if mask is None else ops.cast(mask, inputs.dtype)
     outputs, states = [], []
-    for one_way, fresh in ((layer.forward_layer, starts), (layer.backward_layer, ends)):
-        # Created here, around the layer's own cell; it has no weights itself.
+    for direction, is_first in ((layer.forward_layer, starts), (layer.backward_layer, ends)):
+        # Created at every call, around the layer's cell; the loop has no weights.
         loop = keras.layers.RNN(
-            _FreshCell(one_way.cell),
+            _ResettingCell(direction.cell),
             return_sequences=True,
             return_state=True,
-            go_backwards=one_way.go_backwards,
+            go_backwards=direction.go_backwards,
             dtype=layer.dtype_policy,
-            name=one_way.name,
+            name=direction.name,
         )
-        found, *final = loop(ops.concatenate([inputs, fresh[:, :, None], real[:, :, None]], axis=-1))
-        outputs.append(ops.flip(found, axis=1) if one_way.go_backwards else found)
+        hidden, *final = loop(ops.concatenate([inputs, is_first[:, :, None], real[:, :, None]], axis=-1))
+        outputs.append(ops.flip(hidden, axis=1) if direction.go_backwards else hidden)
         states += final
     return ops.concatenate(outputs, axis=-1), *states
 
 
-class _FreshCell(keras.layers.Layer):
-    """A recurrent cell for `keras.layers.RNN`; its inputs end with whether it forgets its states, and are real.
+class _ResettingCell(keras.layers.Layer):
+    """A recurrent cell for `keras.layers.RNN` that resets its states to zero at the beginning of a segment.
 
-    It forgets them at a masked position, too: the mask is not the loop's.
+    Its inputs end with two features: whether a segment begins, and whether the position is real. As states are also
+    reset at masked positions, the loop cannot apply the mask.
     """
 
     def __init__(self, cell):
@@ -148,8 +150,8 @@ class _FreshCell(keras.layers.Layer):
         self.built = True
 
     def call(self, inputs, states):
-        kept, real = 1 - inputs[:, -2:-1], inputs[:, -1:] > 0
-        states = [state * kept for state in states]
+        is_inside, real = 1 - inputs[:, -2:-1], inputs[:, -1:] > 0
+        states = [state * is_inside for state in states]
         output, new_states = self.cell(inputs[:, :-2], states)
         new_states = keras.tree.flatten(new_states)
         output = ops.where(real, output, ops.zeros_like(output))

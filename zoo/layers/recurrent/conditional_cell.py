@@ -12,7 +12,7 @@ from zoo.layers.recurrent.states import state_sizes
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class ConditionalAttentionCell(RecurrentAttentionCell):
-    """Decoder cell that reads the previous token, attends with the state that this gives, and then reads the context.
+    """Decoder cell that is updated with the previous token, attends, and is updated with the context.
 
     For step t, with x_t the embedding of the previous token and h_1 … h_S the memory:
 
@@ -21,16 +21,16 @@ class ConditionalAttentionCell(RecurrentAttentionCell):
         c_t = Σ_j α_{t,j} h_j                        [B, M], the context
         s_t = context_cell(c_t, s'_t)                [B, units]
 
-    The query knows the previous token, as Luong's does, and the next state the context, as Bahdanau's does.
+    The query depends on the previous token, as in Luong's cell, and the new state on the context, as in Bahdanau's.
 
     Args:
-        cell: A recurrent cell of one state, such as `keras.layers.GRUCell`, or a list of cells, from the bottom to the
-            top, of which the top one has one state; none with dropout.
+        cell: A recurrent cell with one state, such as `keras.layers.GRUCell`, or a list of cells, from the bottom to
+            the top, of which the top one has one state; without dropout.
         attention: An attention layer that follows the contract of `BaseAttention`.
         memory_dim: Last axis of the memory, a positive integer.
         return_attention_scores: Whether the output ends with the weights of the attention; see `BaseAttentionCell`.
-        readout_state: State in the output: `"previous"`, s_{t−1}, or `"new"`, s_t, as Nematus has it.
-        context_cell: Another cell of one state, as large as the top one's, such as a `DeepTransitionCell`.
+        readout_state: State in the output: `"previous"`, s_{t−1}, or `"new"`, s_t, as in Nematus.
+        context_cell: Another cell with one state, of the size of the top cell's, such as a `DeepTransitionCell`.
 
     Call arguments and states: see `BaseAttentionCell`.
 
@@ -39,7 +39,7 @@ class ConditionalAttentionCell(RecurrentAttentionCell):
         states.
 
     Raises:
-        ValueError: If the top cell or the context's has several states, or their sizes differ.
+        ValueError: If the top cell or `context_cell` has several states, or their sizes differ.
 
     Example:
         >>> import keras, numpy as np
@@ -74,7 +74,7 @@ class ConditionalAttentionCell(RecurrentAttentionCell):
         sizes = state_sizes(self._inner_cells()[-1]), state_sizes(context_cell)
         if len(sizes[0]) > 1 or sizes[0] != sizes[1]:
             raise ValueError(
-                "`context_cell` updates the state of the top cell: both need one state, of one size. "
+                "`context_cell` updates the state of the top cell: both must have one state, of the same size. "
                 f"Received: states of sizes {sizes[0]} and {sizes[1]}."
             )
 
@@ -84,7 +84,7 @@ class ConditionalAttentionCell(RecurrentAttentionCell):
 
     def build(self, input_shape):
         super().build(input_shape)
-        if not self.context_cell.built:  # a reloaded one is
+        if not self.context_cell.built:  # it is already after reloading
             self.context_cell.build((input_shape[0], self.context_dim))
 
     def deferred_weights(self):
@@ -95,12 +95,12 @@ class ConditionalAttentionCell(RecurrentAttentionCell):
     def step(self, inputs, states, attend, update, product=None):
         previous = states[self.query_index]  # s_{t−1}
         states = update(inputs, states)
-        between = states[self.query_index]  # s'_t
-        context, weights = attend(between)  # c_t, α_t
+        intermediate = states[self.query_index]  # s'_t
+        context, weights = attend(intermediate)  # c_t, α_t
         if product is None:
-            _, new = self.context_cell(context, [between])
+            _, new = self.context_cell(context, [intermediate])
             (new,) = keras.tree.flatten(new)
         else:
-            (new,) = deferred_step(self.context_cell, "context", context, [between], product)
-        read = previous if self.readout_state == "previous" else new
-        return ops.concatenate([read, context], axis=-1), weights, [*states[:-1], new]
+            (new,) = deferred_step(self.context_cell, "context", context, [intermediate], product)
+        readout = previous if self.readout_state == "previous" else new
+        return ops.concatenate([readout, context], axis=-1), weights, [*states[:-1], new]

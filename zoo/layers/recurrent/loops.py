@@ -1,9 +1,9 @@
 """Recurrent loops with deferred weight gradients, for training on CPUs with TensorFlow.
 
-The gradient of a weight that a loop reads is a sum over its steps. TensorFlow computes it step by step: a small product
-and a pass over a sum as large as the weight, which mixed precision also casts at every step. Here the weights are
-constants of the loop, `run`, and each product with one has an addend, whose gradient is that of the product. After the
-loop, the left factors and these gradients of all steps give the weight's gradient in one product.
+The gradient of a weight in a loop is a sum over the steps. TensorFlow computes it step by step: a small product, and an
+addition to a tensor as large as the weight, which mixed precision also casts at every step. In `run` the weights are
+constants of the loop, and a term is added to each product with a weight: its gradient is that of the product. After the
+loop, one product of these gradients with the left factors of all steps is the weight's gradient.
 """
 
 import keras
@@ -33,7 +33,7 @@ _GATES = {keras.layers.GRUCell: _gru, keras.layers.LSTMCell: _lstm}
 
 
 def _gates(cell):
-    """Returns what computes a cell's new states from its two products and its states; `None` for other cells."""
+    """Returns the function of products and states that computes a cell's new states; `None` if it is not supported."""
     is_standard = (
         type(cell) in _GATES
         and cell.use_bias
@@ -46,15 +46,15 @@ def _gates(cell):
 
 
 def _biases(cell):
-    """Returns the biases of the products with inputs and with states, the latter `None` if there is one for both."""
+    """Returns the biases of the products with inputs and with states; the latter is `None` if there is one bias."""
     bias = ops.convert_to_tensor(cell.bias)
     return (bias[0], bias[1]) if len(bias.shape) == 2 else (bias, None)
 
 
 def deferred_weights(cell, name):
-    """Returns a cell's weights as `run` takes them, their names with a prefix; `None` if it does not support the cell.
+    """Returns a cell's weights for `run`, with prefixed names; `None` if the cell is not supported.
 
-    The cell is one of Keras, or has `deferred_weights` and `deferred_step` itself.
+    Supported are GRU and LSTM cells of Keras, and cells with methods `deferred_weights` and `deferred_step`.
     """
     if hasattr(cell, "deferred_weights"):
         return cell.deferred_weights(name)
@@ -68,7 +68,7 @@ def deferred_weights(cell, name):
 
 
 def deferred_step(cell, name, inputs, states, product):
-    """Returns the new states of a cell that has `deferred_weights` of this name; for the product see `run`."""
+    """Returns the new states of a cell with `deferred_weights` of this name; for `product` see `run`."""
     if hasattr(cell, "deferred_step"):
         return cell.deferred_step(name, inputs, states, product)
     return _gates(cell)(product(f"{name}/kernel", inputs), product(f"{name}/recurrent_kernel", states[0]), states)
@@ -86,7 +86,7 @@ def deferred_stack_weights(cells, dtype):
 
 
 def deferred_stack_step(cells, inputs, states, product):
-    """Returns the new states of cells, bottom first, a flat list, from a list of states for each."""
+    """Returns a flat list of the new states of cells, bottom first, from a list of states for each cell."""
     new_states = []
     for number, (cell, cell_states) in enumerate(zip(cells, states, strict=True)):
         cell_states = deferred_step(cell, str(number), inputs, cell_states, product)
@@ -99,9 +99,9 @@ def run(step, inputs, states, weights):
     """Returns the outputs of all steps [B, T, D] and the states after the last one, a list.
 
     Args:
-        step: Called with a list of the inputs at a step, the states and a function `product(name, rows [B, D])`, which
-            returns the product with a weight plus its bias; each weight has exactly one product in a step. Returns an
-            output [B, D] and the new states.
+        step: Function of a list of the inputs at a step, the states and a function `product`, which returns an output
+            [B, D] and the new states. `product(name, rows [B, D])` returns the product with a weight plus its bias, and
+            is called exactly once for each weight.
         inputs: Tensors [B, T, ...].
         states: Tensors with the batch first.
         weights: `(kernel [D, K], bias [K] or None)` by name.
@@ -111,10 +111,10 @@ def run(step, inputs, states, weights):
     return ops.swapaxes(outputs, 0, 1), states
 
 
-def with_a_step(inputs, mask):
-    """Returns inputs [B, T, D] and their mask [B, T] with a masked step more if T = 0: Keras has no loop of no steps.
+def pad_empty_sequence(inputs, mask):
+    """Returns inputs [B, T, D] and mask [B, T], with a masked step if T = 0: a loop of Keras has at least one step.
 
-    If T is unknown there may be no mask, which is `None`: `without_the_step` then leaves what that step has changed.
+    The mask may be `None` if T is unknown: `remove_padding` then restores the states from before that step.
     """
     batch, length, size = ops.shape(inputs)
     if inputs.shape[1] not in (0, None):
@@ -126,17 +126,17 @@ def with_a_step(inputs, mask):
     return ops.concatenate([inputs, step[:, length:]], axis=1), mask
 
 
-def without_the_step(inputs, outputs, states, before):
-    """Returns the outputs of as many steps as the inputs have, and the states, those `before` if they have none."""
+def remove_padding(inputs, outputs, states, before):
+    """Returns outputs and states without the step of `pad_empty_sequence`; `before` are the states before it."""
     if inputs.shape[1] not in (0, None):
         return outputs, states
     length = ops.shape(inputs)[1]
-    kept = [ops.where(length > 0, new, ops.cast(old, new.dtype)) for new, old in zip(states, before, strict=True)]
-    return outputs[:, :length], kept
+    states = [ops.where(length > 0, new, ops.cast(old, new.dtype)) for new, old in zip(states, before, strict=True)]
+    return outputs[:, :length], states
 
 
-class _Deferring:
-    """A recurrent layer of Keras with deferred weight gradients; it multiplies the inputs of all steps at once."""
+class _DeferredGradients:
+    """Mixin of recurrent layers of Keras: deferred weight gradients, and one product for the inputs of all steps."""
 
     def inner_loop(self, sequences, initial_state, mask, training=False):
         gates = _gates(self.cell) if training and defers_weight_gradients() and not self.unroll else None
@@ -155,7 +155,7 @@ class _Deferring:
                 return new_states[0], new_states
             real = inputs[1]
             new_states = [ops.where(real, new, old) for new, old in zip(new_states, states, strict=True)]
-            output = new_states[0]  # as in Keras, a masked step repeats the output before it, which is the state
+            output = new_states[0]  # the state: as in Keras, a masked step repeats the previous output
             return ops.where(real, output, ops.zeros_like(output)) if self.zero_output_for_mask else output, new_states
 
         inputs = [ops.flip(tensor, axis=1) for tensor in inputs] if self.go_backwards else inputs
@@ -165,7 +165,7 @@ class _Deferring:
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
-class GRU(_Deferring, keras.layers.GRU):
+class GRU(_DeferredGradients, keras.layers.GRU):
     """`keras.layers.GRU`, faster in training on CPUs with TensorFlow, where weights have no second derivatives.
 
     Reference:
@@ -174,7 +174,7 @@ class GRU(_Deferring, keras.layers.GRU):
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
-class LSTM(_Deferring, keras.layers.LSTM):
+class LSTM(_DeferredGradients, keras.layers.LSTM):
     """`keras.layers.LSTM`, faster in training on CPUs with TensorFlow, where weights have no second derivatives.
 
     Reference:

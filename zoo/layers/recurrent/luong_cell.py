@@ -9,7 +9,7 @@ from zoo.layers.recurrent.base_cell import BaseAttentionCell
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class LuongAttentionCell(BaseAttentionCell):
-    """Decoder cell that updates its state, and then attends with the new one.
+    """Decoder cell that updates its state, and then attends with the new state.
 
     For step t, with x_t the embedding of the previous token and h_1 … h_S the memory:
 
@@ -21,13 +21,13 @@ class LuongAttentionCell(BaseAttentionCell):
     In a stack, s is the state of the top cell, and the bottom cell reads h̃.
 
     Args:
-        cell: A recurrent cell, such as `keras.layers.LSTMCell`, or a list of them, from the bottom to the top; none
-            with dropout. The first state of the top cell is the query.
+        cell: A recurrent cell, such as `keras.layers.LSTMCell`, or a list of them, from the bottom to the top,
+            without dropout. The first state of the top cell is the query.
         attention: An attention layer that follows the contract of `BaseAttention`.
         memory_dim: Last axis of the memory, a positive integer.
         return_attention_scores: Whether the output ends with the weights of the attention; see `BaseAttentionCell`.
-        attentional_dim: Size of h̃, a positive integer. Default: that of s.
-        input_feeding: Whether the cell reads h̃_{t−1} besides x_t; h̃ is then among the states.
+        attentional_dim: Size of h̃, a positive integer. Default: the size of s.
+        input_feeding: Whether the cell reads h̃_{t−1} besides x_t; h̃ is then a state.
 
     Call arguments and states: see `BaseAttentionCell`.
 

@@ -1,11 +1,11 @@
-"""The simpler simple recurrent unit: a recurrence without products of matrices in time."""
+"""The simpler simple recurrent unit: a recurrence without matrix products between time steps."""
 
 import keras
-from keras import backend, ops
+from keras import ops
 
-from zoo.layers.attention.linear import BITS
 from zoo.layers.attention.self_mixing import SelfMixing
-from zoo.layers.attention.state_chunks import fading_sums
+from zoo.layers.attention.state_chunks import decaying_sums
+from zoo.layers.attention.wide_state import WideState
 from zoo.layers.core.projections import apply_positionwise, projection
 
 # Positions in a chunk, within which there is a factor for each pair and feature.
@@ -13,19 +13,19 @@ CHUNK_SIZE = 16
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
-class SSRU(SelfMixing):
-    """A state of each feature that fades by a gate: `cₜ = fₜ ⊙ cₜ₋₁ + (1 − fₜ) ⊙ W xₜ`, `yₜ = relu(cₜ)`.
+class SSRU(WideState, SelfMixing):
+    """A state of each feature that decays by a gate: `cₜ = fₜ ⊙ cₜ₋₁ + (1 − fₜ) ⊙ W xₜ`, `yₜ = relu(cₜ)`.
 
-    `fₜ = sigmoid(W_f xₜ + b_f)`. All products with matrices are outside the recurrence: they are computed for all
-    positions at once, and the states in chunks of positions in parallel. A step costs 2 D², and the cache is the state,
-    in float32 or wider. A masked position leaves the state as it is. A block adds residual and normalisation, as to
-    attention.
+    `fₜ = sigmoid(W_f xₜ + b_f)`. All matrix products are outside the recurrence: they are computed for all positions at
+    once, and the states in parallel within chunks of positions. A step costs 2 D², and the cache is the state, in
+    float32 or wider. A masked position does not change the state. A Transformer block adds the residual connection and
+    the normalisation.
 
     Args:
         use_bias: Whether there is b_f.
         kernel_initializer: Initializer of W and W_f.
 
-    Call arguments and results: see `SelfMixing`; there are no weights of positions to return.
+    Call arguments and results: see `SelfMixing`; there are no weights to return.
 
     Example:
         >>> import numpy as np
@@ -53,30 +53,25 @@ class SSRU(SelfMixing):
         self.input_dense.build(query_shape)
         self.forget_dense.build(query_shape)
 
-    @property
-    def _wide(self):
-        return backend.result_type(self.compute_dtype, "float32")
-
     def mix(self, inputs, real, training, cache, return_attention_scores):
-        new, forget = (
-            ops.cast(apply_positionwise(dense, inputs), self._wide) for dense in (self.input_dense, self.forget_dense)
+        projected, forget = self.widen(
+            *(apply_positionwise(dense, inputs) for dense in (self.input_dense, self.forget_dense))
         )
-        log_kept, added = -ops.softplus(-forget), ops.sigmoid(-forget) * new
+        log_decay, terms = -ops.softplus(-forget), ops.sigmoid(-forget) * projected
         if real is not None:
-            log_kept, added = (ops.where(real[..., None], x, ops.zeros_like(x)) for x in (log_kept, added))
-        before = None if cache is None else ops.view(cache["state"], self._wide)
-        states, last = fading_sums(added, log_kept, before, CHUNK_SIZE)
+            log_decay, terms = (ops.where(real[..., None], x, ops.zeros_like(x)) for x in (log_decay, terms))
+        state = None if cache is None else self.bits_to_state(cache["state"])
+        states, state = decaying_sums(terms, log_decay, state, CHUNK_SIZE)
         if cache is not None:
             index = cache["index"] + ops.shape(inputs)[1]
-            cache = {"state": ops.view(last, BITS[self._wide]), "index": index}
+            cache = {"state": self.state_to_bits(state), "index": index}
         return ops.cast(ops.relu(states), self.compute_dtype), None, cache
 
     def create_cache(self, batch_size, length=None):
-        """Returns an empty cache: the bits of the state [B, D] as integers, and the number of positions so far.
+        """Returns an empty cache: the bits of the state [B, D] as integers, and the number of positions, `index`.
 
         Args:
             batch_size: B.
-            length: Room for positions; a state needs none.
+            length: Not used: the size of the state does not depend on the number of positions.
         """
-        state = ops.zeros((batch_size, self.size), dtype=BITS[self._wide])
-        return {"state": state, "index": ops.zeros((), dtype="int32")}
+        return {"state": self.zero_bits((batch_size, self.size)), "index": ops.zeros((), dtype="int32")}

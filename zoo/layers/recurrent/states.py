@@ -1,22 +1,22 @@
-"""States of recurrent cells: their sizes, a counter of steps among them, and their creation in functional models."""
+"""States of recurrent cells: their sizes, the step counter, and initial states in functional models."""
 
 import keras
 from keras import ops
 
 from zoo.layers.core.saving import SavesOptions, serialize_shared
 
-# Recurrent layers cast states to the compute dtype, and bfloat16 counts exactly only up to 256: hence two digits.
+# Recurrent layers cast states to the compute dtype, and bfloat16 is exact only up to 256: a counter has two digits.
 BASE = 256
 
 
 def state_sizes(cell):
-    """Returns the sizes of the states of a cell, a list."""
+    """Returns a list of the sizes of a cell's states."""
     size = cell.state_size
     return list(size) if isinstance(size, (list, tuple)) else [size]
 
 
 def split_states(cells, states):
-    """Returns the states of each cell of a stack, a list of lists, from all of them."""
+    """Returns a list of states for each cell of a stack, from a flat list."""
     states, by_cell = list(states), []
     for cell in cells:
         count = len(state_sizes(cell))
@@ -28,7 +28,7 @@ def split_states(cells, states):
 def step_number(counters):
     """Returns the number of the step, an int32 scalar, from counters [B, 2]."""
     digits = ops.cast(counters, "int32")
-    # Rows whose steps are masked do not count; the others have the number of the step.
+    # Masked rows do not count steps; the others contain the number of the step.
     numbers = digits[:, 0] + BASE * digits[:, 1]
     return ops.sum(numbers) if 0 in numbers.shape else ops.max(numbers)
 
@@ -42,7 +42,7 @@ def next_step(counters):
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class _InitialStates(SavesOptions):
-    """A cell's `initial_states` in a functional model: a layer, so that the model holds the weights of the cell.
+    """A cell's `initial_states` in a functional model: a layer, so that the model contains the cell's weights.
 
     Args:
         cell: The cell.

@@ -11,7 +11,7 @@ from zoo.layers.recurrent.states import state_sizes
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class TransitionCell(SavesOptions):
-    """GRU without inputs, an update of a state by itself.
+    """GRU without inputs, whose state depends on its previous state alone.
 
         [z, r, u] = U s + b                                  [B, 3 · units]
         s' = σ(z) ⊙ s + (1 − σ(z)) ⊙ tanh(σ(r) ⊙ u)          [B, units]
@@ -60,13 +60,14 @@ class TransitionCell(SavesOptions):
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class DeepTransitionCell(SavesOptions):
-    """Recurrent cell whose state goes on through transitions within each step: `s_t = T_n(… T_1(cell(x_t, s_{t−1})))`.
+    """Recurrent cell with transitions of the state within each step: `s_t = T_n(… T_1(cell(x_t, s_{t−1})))`.
 
-    The way from one step to the next is deeper by n layers; a stack of cells makes that from inputs to outputs deeper.
+    Transitions deepen the path from one state to the next by n layers; a stack of cells deepens the path from inputs to
+    outputs.
 
     Args:
-        cell: A recurrent cell of one state, such as `keras.layers.GRUCell`; it alone reads the inputs.
-        num_transitions: n, a positive integer; each is a `TransitionCell`.
+        cell: A recurrent cell with one state, such as `keras.layers.GRUCell`; only this cell reads the inputs.
+        num_transitions: n, the number of `TransitionCell`s, a positive integer.
 
     Call arguments:
         inputs: x_t, [B, D].
@@ -74,10 +75,10 @@ class DeepTransitionCell(SavesOptions):
         training: Passed to the cell.
 
     Returns:
-        s_t and the new states, a list of it.
+        s_t and the new states, `[s_t]`.
 
     Raises:
-        ValueError: If the cell has several states, as an LSTM has, or is none.
+        ValueError: If `cell` is no recurrent cell, or has several states, as an LSTM cell has.
 
     Example:
         >>> import keras, numpy as np
@@ -98,7 +99,7 @@ class DeepTransitionCell(SavesOptions):
         super().__init__(**kwargs)
         sizes = state_sizes(check_cell(cell))
         if len(sizes) > 1:
-            raise ValueError(f"A deep transition is of one state. Received: {type(cell).__name__} with {len(sizes)}.")
+            raise ValueError(f"`cell` must have one state. Received: {type(cell).__name__} with {len(sizes)} states.")
         self.cell = cell
         self.num_transitions = check_size("num_transitions", num_transitions)
         self.transitions = [
@@ -108,8 +109,8 @@ class DeepTransitionCell(SavesOptions):
         self.state_size = self.output_size = sizes[0]
 
     def build(self, input_shape):
-        for layer, shape in [(self.cell, input_shape), *((each, (None, self.state_size)) for each in self.transitions)]:
-            if not layer.built:  # a reloaded one is
+        for layer, shape in [(self.cell, input_shape), *((cell, (None, self.state_size)) for cell in self.transitions)]:
+            if not layer.built:  # it is already after reloading
                 layer.build(shape)
 
     def call(self, inputs, states, training=None):

@@ -71,7 +71,7 @@ def check_steps(layer, chunks, room):
         for found, whole in zip(map(to_numpy, scores), weights, strict=True):
             assert found.shape[-1] == (room or start) and not np.any(found[..., start:])
             np.testing.assert_allclose(found[..., :start], whole[..., part, :start], atol=2e-6)
-        assert int(caches.position(cache)) == start
+        assert int(caches.next_position(cache)) == start
     if not isinstance(layer, NO_KEYS):
         assert not np.any(to_numpy(cache["value"])[..., LENGTH:, :])
 

@@ -36,7 +36,7 @@ def test_calls_that_are_refused():
                 "(3, 5, 5)",
             ),
             (lambda: layers.DotAttention()(X, X, attention_bias=pairs), "`attention_bias`", "(2, 5, 5)"),
-            (lambda: _heads().create_cache(2), "Build MultiHeadAttention"),
+            (lambda: _heads().create_cache(2), "Build or call MultiHeadAttention"),
         ]
     )
 

@@ -6,7 +6,7 @@ from keras import ops
 from support.layers.contract import random_array, to_numpy
 
 from zoo.layers.attention.query_blocks import QueryBlocks
-from zoo.layers.attention.state_chunks import attend_by_state, fading_sums, new_values
+from zoo.layers.attention.state_chunks import attend_by_state, decaying_sums, new_values
 from zoo.layers.positions.base import consecutive
 
 B, N, M, V = 2, 3, 5, 7
@@ -76,7 +76,7 @@ def test_sums_that_fade_and_values_that_replace_others(begun):
         values.append(betas[:, :, t] * (value[:, :, t] - recalled))
         state = state + key[:, :, t, :, None] * values[-1][:, :, None]
     for size in SIZES:
-        found, last = fading_sums(*map(ops.convert_to_tensor, (added, log_decay)), before[0], size)
+        found, last = decaying_sums(*map(ops.convert_to_tensor, (added, log_decay)), before[0], size)
         np.testing.assert_allclose(to_numpy(found), np.stack(sums, axis=1), atol=1e-5)
         np.testing.assert_allclose(to_numpy(last), total, atol=1e-5)
         found = new_values(*map(ops.convert_to_tensor, (key, value, betas)), before[1], size)

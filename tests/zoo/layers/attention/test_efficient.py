@@ -141,7 +141,7 @@ def test_prefill_and_steps_equal_the_full_pass(make, room):
         part, start = slice(start, start + length), start + length
         output, cache = layer(inputs[:, part], inputs[:, part], value_mask=mask[:, : room or start], cache=cache)
         np.testing.assert_allclose(to_numpy(output), expected[:, part], atol=5e-6)
-        assert int(caches.position(cache)) == start
+        assert int(caches.next_position(cache)) == start
 
 
 @pytest.mark.nightly  # test_cache.py compiles a step of such layers, too
@@ -242,7 +242,7 @@ def test_errors():
             (lambda: make_window(score="location", share_score=False), "`score`", "SlidingWindowAttention"),
             (lambda: make_block(score=layers.LocationScore(9)), "`score`", "BlockLocalAttention", "<LocationScore"),
             (lambda: make_linear(score="dot"), "`score`", "score='dot'"),
-            (lambda: make_linear(share_score=False), "`score`", "share_score=False"),
+            (lambda: make_linear(share_score=False), "`share_score`", "share_score=False"),
             (lambda: make_linear(logit_softcap=5.0), "`logit_softcap`", "logit_softcap=5.0"),
             (lambda: make_linear(dropout=0.1), "`dropout`", "dropout=0.1"),
             (lambda: make_performer(positions=layers.ALiBiPositions()), "`positions`", "<ALiBiPositions"),

@@ -130,7 +130,7 @@ def test_scores_of_heads_do_not_fit_other_numbers_of_heads():
 def test_what_is_refused():
     check_refusals(
         [
-            (lambda: multi_head().head_kernels(), "Build MultiHeadAttention"),
+            (lambda: multi_head().head_kernels(), "Build or call MultiHeadAttention"),
             (lambda: multi_head(output_dim=4, output_projection=False), "`output_dim`", "output_dim=4"),
         ]
     )

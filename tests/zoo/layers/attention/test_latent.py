@@ -58,7 +58,7 @@ def _reference(layer, query, value, allowed, first):
 @pytest.mark.parametrize("options", [{}, {"query_latent_dim": 5}, {"latent_norm": False}], ids=str)
 def test_both_forms_are_the_formula(options, absorbs, monkeypatch):
     layer, query, value = make(**options), random_array((B, T, D), 1), random_array((B, S, D), 2)
-    monkeypatch.setattr(layer, "_absorbs", lambda *inputs: absorbs)
+    monkeypatch.setattr(layer, "_compares_latent", lambda *inputs: absorbs)
     mask = random_mask((B, S), 3)
     mask[1] = False
     results = layer(query, value, value_mask=mask, use_causal_mask=True, return_attention_scores=True)
@@ -88,8 +88,10 @@ def test_few_queries_attend_to_latent_vectors():
     layer = make()
     query, memory = ops.zeros((B, N, 1, H + R)), layer.project_memory(ops.zeros((B, 97, D)))
     assert memory["key"].shape == (B, 1, 97, R) and memory["value"].shape == (B, 1, 97, C)
-    assert layer._absorbs(query, memory) and not layer._absorbs(ops.zeros((B, N, 97, H + R)), memory)
-    assert make(latent_dim=3)._absorbs(ops.zeros((B, N, 97, H + R)), memory), "so small a latent vector always pays"
+    assert layer._compares_latent(query, memory) and not layer._compares_latent(ops.zeros((B, N, 97, H + R)), memory)
+    assert make(latent_dim=3)._compares_latent(ops.zeros((B, N, 97, H + R)), memory), (
+        "so small a latent vector always pays"
+    )
 
 
 def test_the_cache_holds_latent_vectors_alone():

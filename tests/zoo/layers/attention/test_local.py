@@ -87,7 +87,7 @@ def test_prediction_refuses_a_cache_that_does_not_tell_the_real_keys():
     check_refusals(
         [
             (lambda: layer(inputs, inputs, cache=without), "`alignment='predictive'`", "without a mask of values"),
-            (lambda: layer(inputs, inputs, value_mask=mask, cache=grows), "`alignment='predictive'`", "that grows"),
+            (lambda: layer(inputs, inputs, value_mask=mask, cache=grows), "`alignment='predictive'`", "growing cache"),
         ]
     )
 

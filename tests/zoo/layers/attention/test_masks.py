@@ -160,7 +160,7 @@ def _check_that_masks_are_anded(case, layer, inputs):
     query_mask, value_mask, key_mask = random_mask((B, T)), random_mask((B, S), 1), random_mask((B, S), 2)
     attention_mask = np.random.default_rng(3).random((B, T, S)) < 0.8
     given = {"query_mask": query_mask, "value_mask": value_mask, "key_mask": key_mask, "attention_mask": attention_mask}
-    if not getattr(case.covers, "forgets_evenly", True):  # such a layer takes no mask of pairs
+    if not getattr(case.covers, "supports_pair_masks", True):  # such a layer takes no mask of pairs
         attention_mask = np.ones_like(attention_mask)
         del given["attention_mask"]
     allowed = query_mask[:, :, None] & (value_mask & key_mask)[:, None] & attention_mask

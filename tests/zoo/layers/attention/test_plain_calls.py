@@ -170,7 +170,7 @@ def test_sizes_decide(monkeypatch):
 
 def test_a_layer_that_is_not_built_raises():
     for layer in (heads(), layers.DotAttention()):
-        with pytest.raises(ValueError, match=f"Build {type(layer).__name__}"):
+        with pytest.raises(ValueError, match=f"Build or call {type(layer).__name__}"):
             layer.call(ops.convert_to_tensor(X), ops.convert_to_tensor(X))
 
 
