@@ -18,8 +18,8 @@ from zoo.layers.core.projections import effective_kernel, is_plain, join_heads, 
 from zoo.layers.core.softmax import masked_softmax
 from zoo.layers.positions.base import Positions
 from zoo.layers.scores import get_score
-from zoo.layers.scores.dot import DotScore
-from zoo.layers.scores.per_head import PerHeadScore
+from zoo.layers.scores.by_name import PerHeadScore
+from zoo.layers.scores.products import DotScore
 
 _STEPS = ("attend_rows", "compare", "compare_heads", "cap_scores", "normalize", "weighted_sum", "sum_heads")
 

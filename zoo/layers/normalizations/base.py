@@ -1,8 +1,12 @@
-"""Base of the normalisations, which make attention weights of scores."""
+"""Normalizations, which turn scores into attention weights: their base, softmax, softmax with a sink, and sigmoid."""
 
+import keras
 from keras import backend, ops
 
+from zoo.layers.core.kernels import LOWEST_SCORE
+from zoo.layers.core.overrides import PLAIN, promises
 from zoo.layers.core.saving import SavesOptions
+from zoo.layers.core.softmax import masked_softmax
 
 
 class Normalization(SavesOptions):
@@ -94,3 +98,113 @@ class Normalization(SavesOptions):
 
     def compute_output_shape(self, scores_shape):
         return scores_shape
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class SoftmaxNormalization(Normalization):
+    """Softmax, the default: `wᵢ = exp(sᵢ) / Σⱼ exp(sⱼ)`.
+
+    Call arguments and results: see `Normalization`.
+
+    Example:
+        >>> import numpy as np
+        >>> from zoo.layers import SoftmaxNormalization
+        >>> print(np.round(SoftmaxNormalization()(np.array([[0.0, 1.0]])), 2))
+        [[0.27 0.73]]
+
+    Reference:
+        Bahdanau et al. 2015, "Neural Machine Translation by Jointly Learning to Align and Translate", equation 6,
+        https://arxiv.org/abs/1409.0473
+    """
+
+    label = "softmax"
+
+    @promises(PLAIN)
+    def normalize(self, scores, mask=None):
+        return masked_softmax(scores, mask)
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class SinkNormalization(Normalization):
+    """Softmax with a sink: `wᵢ = exp(sᵢ) / (exp(z) + Σⱼ exp(sⱼ))`, so that a query may attend to nothing.
+
+    z is a learned number of each head, at first 0; without `learned` it is 0 for all: the "off-by-one" softmax. The
+    weights of a query sum to less than 1.
+
+    Args:
+        learned: Whether z is learned.
+        **kwargs: Options of `keras.layers.Layer`.
+
+    Call arguments and results: see `Normalization`.
+
+    Example:
+        >>> import numpy as np
+        >>> from zoo.layers import SinkNormalization
+        >>> print(np.round(SinkNormalization(learned=False)(np.array([[0.0, 0.0], [-9.0, -9.0]])), 2))
+        [[0.33 0.33]
+         [0.   0.  ]]
+
+    Reference:
+        OpenAI 2025, "gpt-oss-120b & gpt-oss-20b Model Card", section 2.2, https://arxiv.org/abs/2508.10925;
+        Miller 2023, "Attention Is Off By One", https://www.evanmiller.org/attention-is-off-by-one.html;
+        Xiao et al. 2024, "Efficient Streaming Language Models with Attention Sinks", section 3.3,
+        https://arxiv.org/abs/2309.17453
+    """
+
+    label = "softmax with a sink"
+
+    saved_options = ("learned",)
+
+    def __init__(self, learned=True, **kwargs):
+        super().__init__(**kwargs)
+        self.learned = learned
+
+    def create_weights(self, num_heads):
+        self.sink = self.add_weight(name="sink", shape=(num_heads,), initializer="zeros") if self.learned else None
+
+    def weights_of(self, scores, mask):
+        if mask is not None:
+            scores = ops.where(mask, scores, ops.cast(LOWEST_SCORE, scores.dtype))
+        sink = ops.zeros((1,)) if self.sink is None else self.sink
+        sink = ops.cast(sink, scores.dtype)[:, None, None] if len(scores.shape) == 4 else ops.cast(sink, scores.dtype)
+        sink = ops.broadcast_to(sink, (*ops.shape(scores)[:-1], 1))
+        return masked_softmax(ops.concatenate([scores, sink], axis=-1))[..., :-1]
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class SigmoidNormalization(Normalization):
+    """Sigmoid attention: `wᵢ = σ(sᵢ + b)`, each key by itself; the weights of a query have any sum.
+
+    Args:
+        bias: b, a number. Default: −log n, n being how many keys the query sees, so that at first the sum is near 1.
+        **kwargs: Options of `keras.layers.Layer`.
+
+    Call arguments and results: see `Normalization`.
+
+    Example:
+        >>> import numpy as np
+        >>> from zoo.layers import SigmoidNormalization
+        >>> print(np.round(SigmoidNormalization()(np.array([[0.0, 0.0, 9.0]])), 2))
+        [[0.25 0.25 1.  ]]
+
+    Reference:
+        Ramapuram et al. 2024, "Theory, Analysis, and Best Practices for Sigmoid Self-Attention", equation 3,
+        https://arxiv.org/abs/2409.04431
+    """
+
+    label = "sigmoid"
+
+    saved_options = ("bias",)
+
+    def __init__(self, bias=None, **kwargs):
+        super().__init__(**kwargs)
+        self.bias = bias
+
+    def weights_of(self, scores, mask):
+        if self.bias is not None:
+            return ops.sigmoid(scores + self.bias)
+        seen = ops.ones_like(scores[..., :1, :]) if mask is None else ops.cast(mask, scores.dtype)
+        if mask is not None and mask.shape[-1] == 1:
+            seen = seen + ops.zeros_like(scores)
+        count = ops.sum(seen, axis=-1, keepdims=True)
+        return ops.sigmoid(scores - ops.log(ops.maximum(count, 1.0)))

@@ -10,7 +10,7 @@ from zoo.layers.core.masks import check_mask, zero_masked
 from zoo.layers.core.saving import KeepsQuantization
 from zoo.layers.recurrent import loops
 from zoo.layers.recurrent.states import _InitialStates, next_step, split_states, state_sizes, step_number
-from zoo.layers.scores.coverage import CoverageScore
+from zoo.layers.scores.additive import CoverageScore
 
 
 class BaseAttentionCell(KeepsQuantization):

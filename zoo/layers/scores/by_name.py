@@ -1,19 +1,15 @@
-"""The score functions by name."""
+"""Scores by name, of a function, and with weights of its own for each head."""
 
 import keras
+from keras import ops
 
 from zoo.errors import InputError, unknown_name
-from zoo.layers.scores.additive import AdditiveScore
+from zoo.layers.core.checks import check_size
+from zoo.layers.core.saving import serialize_shared
+from zoo.layers.scores.additive import AdditiveScore, ConcatScore, NormalizedAdditiveScore, TanhConcatScore
 from zoo.layers.scores.base import Score
-from zoo.layers.scores.callable import CallableScore
-from zoo.layers.scores.concat import ConcatScore
-from zoo.layers.scores.cosine import CosineScore
-from zoo.layers.scores.dot import DotScore
-from zoo.layers.scores.general import GeneralScore
 from zoo.layers.scores.location import LocationScore
-from zoo.layers.scores.normalized_additive import NormalizedAdditiveScore
-from zoo.layers.scores.scaled_dot import ScaledDotScore
-from zoo.layers.scores.tanh_concat import TanhConcatScore
+from zoo.layers.scores.products import CosineScore, DotScore, GeneralScore, ScaledDotScore
 from zoo.synonyms import SCORES as SYNONYMS
 from zoo.synonyms import meant_by
 
@@ -79,3 +75,210 @@ def _registered(name):
         advice = "register it by keras.saving.register_keras_serializable, and import its module first"
         raise InputError(f"No score is registered as {name!r}: {advice}.")
     return cls
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class CallableScore(Score):
+    """A user's score: `score(q, k) = function(q, k)`, for a function or a Keras layer.
+
+    The weights of a layer are built, trained and saved with the score. The function gets all queries and keys at once,
+    but the score of a pair must depend on these two alone: attention may be computed chunk by chunk, and decoding step
+    by step. Nothing is projected in advance; for a score whose keys a decoder projects once, derive from `Score`.
+
+    Args:
+        function: A callable or Keras layer `function(query, key)` that returns scores [..., T, S]. To be saved, it must
+            be registered: `@keras.saving.register_keras_serializable()`.
+        hidden_size: How many numbers the function computes for each pair of a query and a key, a positive integer; it
+            decides how many queries make a chunk.
+
+    Call arguments:
+        query: [..., T, Dq].
+        key: [..., S, Dk].
+
+    Returns:
+        Scores [..., T, S].
+
+    Raises:
+        ValueError: If `function` is not callable, returns another shape, or must be saved and is not registered.
+
+    Example:
+        >>> import numpy as np
+        >>> from keras import ops
+        >>> from zoo.layers import Attention
+        >>> def negative_distance(query, key):
+        ...     return -ops.sum(ops.square(ops.expand_dims(query, -2) - ops.expand_dims(key, -3)), axis=-1)
+        >>> query, value = np.array([[[3.0], [20.0]]], "float32"), np.array([[[0.0], [10.0], [20.0]]], "float32")
+        >>> print(np.round(Attention(negative_distance)(query, value)[0], 3))
+        [[ 0.]
+         [20.]]
+
+    Reference:
+        Luong et al. 2015, "Effective Approaches to Attention-based Neural Machine Translation", section 3.1, where the
+        score is any function of the two states, https://arxiv.org/abs/1508.04025
+    """
+
+    def __init__(self, function, hidden_size=1, **kwargs):
+        super().__init__(**kwargs)
+        if not callable(function) or isinstance(function, type):
+            raise ValueError(
+                "`function` must be a callable or a Keras layer that takes query and key. "
+                f"Received: function={function!r}."
+            )
+        self.function = function
+        self.hidden_size = check_size("hidden_size", hidden_size)
+
+    def copy(self, name):
+        if isinstance(self.function, keras.layers.Layer):
+            return super().copy(name)
+        return type(self)(self.function, self.hidden_size, dtype=self.dtype_policy, name=name)  # no weights to copy
+
+    def build(self, query_shape, key_shape):
+        if isinstance(self.function, keras.layers.Layer) and not self.function.built:
+            # Called and not only built, since a layer may be built by its first call only.
+            self.function(*(keras.KerasTensor(shape, self.compute_dtype) for shape in (query_shape, key_shape)))
+
+    def compare(self, query, key):
+        scores = self.function(query, key)
+        expected = self.compute_output_shape(tuple(query.shape), tuple(key.shape))
+        if not _may_equal(tuple(scores.shape), expected):
+            raise ValueError(
+                f"`function` must return scores [..., T, S], here of shape {expected}. "
+                f"Received: shape={tuple(scores.shape)} from function={self.function!r}."
+            )
+        return ops.cast(scores, self.compute_dtype)
+
+    def get_config(self):
+        if not hasattr(self.function, "get_config") and not _is_registered(self.function):
+            raise ValueError(
+                "`function` must be registered to be saved: put `@keras.saving.register_keras_serializable()` above "
+                f"it, or make it a Keras layer. Received: function={self.function!r}."
+            )
+        function = serialize_shared(self.function)
+        # A reloaded layer is built by `build`; Keras would build it for the first of its two inputs only.
+        function.pop("build_config", None)
+        return {**super().get_config(), "function": function, "hidden_size": self.hidden_size}
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**{**config, "function": keras.saving.deserialize_keras_object(config["function"])})
+
+
+def _may_equal(shape, expected):
+    return len(shape) == len(expected) and all(
+        size == wanted or not (isinstance(size, int) and isinstance(wanted, int))
+        for size, wanted in zip(shape, expected, strict=True)
+    )
+
+
+def _is_registered(function):
+    name = getattr(function, "__name__", None)  # a partial has none
+    if name is None:
+        return False
+    return keras.saving.get_registered_object(keras.saving.get_registered_name(function)) is function
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class PerHeadScore(Score):
+    """A score function for each head: `scoreᵢ(qᵢ, kᵢ)`, all of one kind, each with weights of its own.
+
+    `MultiHeadAttention(..., share_score=False)` makes one of its score. The heads are compared one after another, which
+    takes longer than one comparison of all of them with shared weights.
+
+    Args:
+        score: What `get_score` takes. Every head gets a copy of it with fresh weights.
+        num_heads: N, a positive integer.
+
+    Call arguments:
+        query: [B, N, T, Dq].
+        key: [B, N, S, Dk].
+
+    Returns:
+        Scores [B, N, T, S].
+
+    Raises:
+        ValueError: If queries or keys have another number of heads.
+
+    Example:
+        >>> import numpy as np
+        >>> from zoo.layers import PerHeadScore
+        >>> score = PerHeadScore("additive", num_heads=2)
+        >>> score(np.ones((1, 2, 3, 5), "float32"), np.ones((1, 2, 4, 5), "float32")).shape, score.count_params()
+        (TensorShape([1, 2, 3, 4]), 120)
+
+    Reference:
+        Zhang et al. 2021, "Dive into Deep Learning", section 11.5, where the attention f of each head is additive or
+        scaled dot product, https://d2l.ai/chapter_attention-mechanisms-and-transformers/multihead-attention.html
+    """
+
+    saved_options = ("score", "num_heads")
+
+    def __init__(self, score, num_heads, **kwargs):
+        super().__init__(**kwargs)
+        self.num_heads = check_size("num_heads", num_heads)
+        score = get_score(score, dtype=self.dtype_policy)
+        self.head_scores = [score.copy(f"head_{head}") for head in range(self.num_heads)]
+
+    @property
+    def score(self):
+        """The score of the first head."""
+        return self.head_scores[0]
+
+    @property
+    def hidden_size(self):
+        """That of the score of a head."""
+        return self.score.hidden_size
+
+    @property
+    def needs_equal_sizes(self):
+        """That of the score of a head."""
+        return self.score.needs_equal_sizes
+
+    @property
+    def needs_all_keys(self):
+        """That of the score of a head."""
+        return self.score.needs_all_keys
+
+    @property
+    def max_keys(self):
+        """That of the score of a head."""
+        return self.score.max_keys
+
+    def build(self, query_shape, key_shape):
+        self._check_heads(query=query_shape, key=key_shape)
+        for score in self.head_scores:
+            score.build((query_shape[0], *query_shape[2:]), (key_shape[0], *key_shape[2:]))
+
+    def _check_heads(self, **shapes):
+        for name, shape in shapes.items():
+            if len(shape) != 4 or shape[1] not in (None, self.num_heads):
+                raise ValueError(
+                    f"`{name}` must be [B, {self.num_heads}, length, size] for this score, which has weights for each "
+                    f"of {self.num_heads} heads. Received: shape={tuple(shape)}."
+                )
+
+    def _sizes(self, query_shape, key_shape):
+        return {"num_heads": query_shape[1], **self.score._sizes(query_shape, key_shape)}
+
+    def get_config(self):
+        config = super().get_config()
+        config["score"].pop("build_config", None)  # a pattern: its copies are built
+        return config
+
+    def _each(self, method, *tensors):
+        """Returns what a method of the scores makes of the heads of tensors [B, N, ...], on the same axis."""
+        heads = [
+            getattr(score, method)(*(tensor[:, head] for tensor in tensors))
+            for head, score in enumerate(self.head_scores)
+        ]
+        return ops.stack(heads, axis=1)
+
+    def project_query(self, query):
+        self._check_heads(query=query.shape)  # it may have been built for a number that was not known
+        return self._each("project_query", query)
+
+    def project_key(self, key):
+        self._check_heads(key=key.shape)
+        return self._each("project_key", key)
+
+    def compare(self, query, key):
+        return self._each("compare", query, key)
