@@ -11,7 +11,7 @@ ARRIVING = ("tests/zoo/layers/blocks/test_masks_that_come.py",)
 SCORES = ("tests/zoo/layers/scores/test_scores.py",)
 LOCATION = ("tests/zoo/layers/scores/test_location.py",)
 SHARING = ("tests/zoo/layers/core/test_sharing.py",)
-ACTIVATIONS = ("tests/zoo/layers/core/test_activations.py",)
+ACTIVATIONS = ("tests/zoo/layers/core/test_feed_forward.py",)
 
 MUTANTS: list[Mutant] = [
     Mutant(
@@ -135,7 +135,7 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "the tanh of GELU has the cube's factor of another formula",
-        "zoo/layers/core/activations.py",
+        "zoo/layers/core/feed_forward.py",
         "approximate=True",
         "approximate=False",
         ACTIVATIONS,

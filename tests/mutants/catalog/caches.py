@@ -114,7 +114,7 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "the state that a scan ends with is the one it began with",
-        "zoo/layers/core/kernels.py",
+        "zoo/layers/core/loops.py",
         "return before.stack(), last",
         "return before.stack(), state",
         STATES,

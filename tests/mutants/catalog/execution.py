@@ -12,7 +12,7 @@ ZERO = (f"{EXECUTION}/test_edges_of_execution.py::test_sizes_of_zero",)
 PLAN = (f"{EXECUTION}/test_plan.py",)
 SHORTCUTS = ("tests/zoo/layers/core/test_shortcuts.py",)
 PLAIN = ("tests/zoo/layers/attention/test_plain_calls.py",)
-KERNELS, DROPOUT = (f"{CORE}/test_kernels.py",), (f"{CORE}/test_dropout.py",)
+KERNELS, DROPOUT = (f"{CORE}/test_loops.py",), (f"{CORE}/test_dropout.py",)
 CUTS = ("tests/zoo/layers/attention/test_cuts.py",)
 LOOPS = ("tests/zoo/layers/recurrent/test_loops.py::test_layers_are_those_of_keras",)
 
@@ -89,21 +89,21 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "the backward pass of a chunk drops the weights of the next one",
-        "zoo/layers/core/kernels.py",
+        "zoo/layers/core/loops.py",
         "results = run_chunk(index, local)",
         "results = run_chunk(index + 1, local)",
         IN_BOTH_PASSES,
     ),
     Mutant(
         "the last chunk is filled up with zeros",
-        "zoo/layers/core/kernels.py",
+        "zoo/layers/core/loops.py",
         "    last = tensor[..., -1:, :]\n",
         "    last = ops.zeros_like(tensor[..., -1:, :])\n",
         (f"{EXECUTION}/test_execution.py::test_rows_to_spare_have_finite_gradients",),
     ),
     Mutant(
         "gradients of what chunks share add up in half precision",
-        "zoo/layers/core/kernels.py",
+        "zoo/layers/core/loops.py",
         'tf.zeros_like(tensor, keras.backend.result_type(tensor.dtype.name, "float32")) for tensor in shared',
         "tf.zeros_like(tensor) for tensor in shared",
         KERNELS,
@@ -145,7 +145,7 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "a fused kernel attends evenly where nothing is visible",
-        "zoo/layers/execution/fused.py",
+        "zoo/layers/execution/run.py",
         "ops.where(seen, output, ops.cast(0.0, output.dtype))",
         "output",
         (f"{EXECUTION}/test_execution.py::test_a_head_that_sees_nothing_adds_nothing",),
@@ -166,7 +166,7 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "a plan is kept when the layer changes",
-        "zoo/layers/core/saving.py",
+        "zoo/layers/core/base.py",
         "            forget(self)\n",
         "            pass\n",
         PLAN,
@@ -208,14 +208,14 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "the deferred gradient of a weight lacks its bias",
-        "zoo/layers/core/kernels.py",
+        "zoo/layers/core/loops.py",
         "return zeros(kernel) if bias is None else zeros(kernel) + bias",
         "return zeros(kernel) if bias is None else zeros(kernel) + tf.stop_gradient(bias)",
         LOOPS,
     ),
     Mutant(
         "the deferred gradient of a weight leaves out the first step",
-        "zoo/layers/core/kernels.py",
+        "zoo/layers/core/loops.py",
         "left = tf.reshape(left_factors[name], [-1, kernel.shape[0]])",
         "left = tf.reshape(left_factors[name] * tf.cast(tf.range(length) > 0, kernel.dtype)[:, None, None], "
         "[-1, kernel.shape[0]])",
@@ -286,7 +286,7 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "a layer does not forget what its score did",
-        "zoo/layers/core/saving.py",
+        "zoo/layers/core/base.py",
         "for holder in _holders.get(self, ()):",
         "for holder in ():",
         PLAIN,
@@ -321,7 +321,7 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "what a step of decoding assigns is lost",
-        "zoo/layers/core/kernels.py",
+        "zoo/layers/core/graphs.py",
         "            variable._direct_assign(value)",
         "            pass",
         SHORTCUTS,

@@ -29,7 +29,7 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "an infinite bias is added as it is",
-        "zoo/layers/core/biases.py",
+        "zoo/layers/core/masks.py",
         'return ops.clip(ops.cast(bias, backend.result_type(dtype, "float32")), -LARGEST_BIAS, LARGEST_BIAS)',
         'return ops.cast(bias, backend.result_type(dtype, "float32"))',
         (f"{ATTENTION}/test_calls.py",),

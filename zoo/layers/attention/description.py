@@ -2,9 +2,9 @@
 
 from keras import backend, ops
 
+from zoo.layers.core.base import KeepsQuantization
 from zoo.layers.core.dropout import drop_weights
-from zoo.layers.core.overrides import IN_KERNEL, PAIRWISE, PLAIN, UNPLACED, keeps, promises
-from zoo.layers.core.saving import KeepsQuantization
+from zoo.layers.core.facts import IN_KERNEL, PAIRWISE, PLAIN, UNPLACED, keeps, promises
 from zoo.layers.normalizations import SoftmaxNormalization
 
 # What `compute_attention` writes out.
@@ -123,7 +123,7 @@ class AttentionDescription(KeepsQuantization):
         """Returns whether each score and each term of the sums depends on its own query, key and positions alone.
 
         It may then be computed in tiles of queries × keys. A method that is overridden counts if it is marked as
-        `PAIRWISE` in `zoo.layers.core.overrides`.
+        `PAIRWISE` in `zoo.layers.core.facts`.
         """
         needs_all_keys = getattr(getattr(self, "score", None), "needs_all_keys", False)
         by_pairs = keeps(self, PAIRWISE, ("attend_rows", "compare", "normalize", "weighted_sum"))

@@ -9,8 +9,8 @@ from zoo.layers.attention import cache as caches
 from zoo.layers.attention.multi_head import MultiHeadAttention
 from zoo.layers.attention.query_blocks import QueryBlocks
 from zoo.layers.core import masks
+from zoo.layers.core.facts import overridden_since
 from zoo.layers.core.lazy import value_of
-from zoo.layers.core.overrides import overridden_since
 from zoo.layers.core.projections import split_at
 from zoo.layers.execution.plan import Execution, has_zero, record
 from zoo.layers.visibility.visible import build_visibility

@@ -6,7 +6,7 @@ from keras import ops
 from zoo.layers.attention.base import NO_VALUE, BaseAttention, check_built
 from zoo.layers.core.checks import check_size
 from zoo.layers.core.dropout import drop_weights
-from zoo.layers.core.overrides import PAIRWISE, PLAIN, UNPLACED, promises
+from zoo.layers.core.facts import PAIRWISE, PLAIN, UNPLACED, promises
 from zoo.layers.core.projections import apply_positionwise, projection
 from zoo.layers.core.softmax import masked_softmax
 from zoo.layers.scores import get_score

@@ -9,7 +9,7 @@ from typing import Any
 
 import keras
 
-from zoo.layers.core.kernels import as_tensor
+from zoo.layers.core.graphs import as_tensor
 
 _constants: ContextVar[dict[int, Any] | None] = ContextVar("constants", default=None)  # by the layer's identity
 

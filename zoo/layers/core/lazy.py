@@ -2,7 +2,7 @@
 
 from keras import ops
 
-from zoo.layers.core.kernels import axis_size, graph_here
+from zoo.layers.core.graphs import axis_size, graph_here
 
 
 class Lazy:

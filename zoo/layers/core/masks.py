@@ -1,4 +1,4 @@
-"""Masks: how they are checked and combined. True means "may attend".
+"""Masks and biases of scores: how they are checked and combined. In a mask, True means "may attend".
 
 Axes: B batch, N heads, T query length, S key/value length.
 """
@@ -7,6 +7,8 @@ import functools
 from typing import Any
 
 from keras import backend, ops
+
+LARGEST_BIAS = 3e38  # added to a score, it is above the score of what is masked, `LOWEST_SCORE`
 
 
 def check_mask(mask: Any, name: str, ranks: tuple[int, ...]) -> Any:
@@ -93,3 +95,50 @@ def zero_masked(inputs, mask):
     if inputs is None or mask is None:
         return inputs
     return ops.where(mask[:, :, None], inputs, ops.cast(0.0, inputs.dtype))
+
+
+def single_mask(mask):
+    """Returns the mask of a memory, `None` where there is none.
+
+    `Layer.__call__` fills in a dict of `None` if the memory is a dict of projections.
+    """
+    return None if isinstance(mask, dict) else mask
+
+
+def check_bias(bias, shape):
+    """Returns a bias in float32 or wider, limited to ± `LARGEST_BIAS`.
+
+    A bias hides nothing, only masks do: what a row may see shares its weight also if all of it has a bias of −∞ (which
+    −1e9 is in float16), and evenly, since such a bias leaves nothing of the scores. +∞ takes all the weight.
+
+    Unknown sizes in the shape of the scores are `None`.
+
+    Raises:
+        ValueError: If it is not a float tensor, or does not broadcast to that shape.
+    """
+    bias = ops.convert_to_tensor(bias)
+    dtype = backend.standardize_dtype(bias.dtype)
+    if not backend.is_float_dtype(dtype):
+        raise ValueError(
+            f"`attention_bias` must be floating point; boolean masks go to `attention_mask`. Received: dtype={dtype}."
+        )
+    pairs = zip(reversed(bias.shape), reversed(shape), strict=False)
+    if len(bias.shape) > len(shape) or any(sizes_differ(size, wanted) and size != 1 for size, wanted in pairs):
+        raise ValueError(
+            f"`attention_bias` must broadcast to the scores, {shape}. Received: shape={tuple(bias.shape)}."
+        )
+    return ops.clip(ops.cast(bias, backend.result_type(dtype, "float32")), -LARGEST_BIAS, LARGEST_BIAS)
+
+
+def rank_4(bias):
+    """Returns a bias that broadcasts to the scores, with all four axes, [B or 1, N or 1, T or 1, S or 1]."""
+    return ops.reshape(bias, (*(1,) * (4 - len(bias.shape)), *ops.shape(bias)))
+
+
+def repeat_bias_rows(bias, length):
+    """Returns a bias that broadcasts to the scores, with a row for each of `length` queries."""
+    bias = bias[None] if len(bias.shape) == 1 else bias
+    if bias.shape[-2] != 1:
+        return bias
+    shape = ops.shape(bias)
+    return ops.broadcast_to(bias, (*shape[:-2], length, shape[-1]))

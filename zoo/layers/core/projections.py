@@ -3,7 +3,7 @@
 import keras
 from keras import backend, ops
 
-from zoo.layers.core.kernels import axis_size
+from zoo.layers.core.graphs import axis_size
 
 
 def clone_initializer(initializer):

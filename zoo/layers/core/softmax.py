@@ -2,7 +2,7 @@
 
 from keras import backend, ops
 
-from zoo.layers.core.kernels import LOWEST_SCORE
+LOWEST_SCORE = -3.4e38  # of what is masked: below any score with any bias
 
 
 def masked_softmax(scores, mask=None):

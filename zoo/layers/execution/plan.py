@@ -12,9 +12,8 @@ from typing import NamedTuple
 from keras import backend
 
 from zoo.layers.core import kernels
+from zoo.layers.core.facts import PAIRWISE, keeps, remembered
 from zoo.layers.core.kernels import fuses_masks, has_fused_attention
-from zoo.layers.core.memo import remembered
-from zoo.layers.core.overrides import PAIRWISE, keeps
 from zoo.layers.execution.running_softmax import has_running_softmax
 from zoo.layers.execution.tiles import tile_sizes
 

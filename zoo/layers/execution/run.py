@@ -1,14 +1,32 @@
-"""Takes the path that the plan says."""
+"""Takes the path that the plan chose; two of the paths are here: all queries at once, and the backend's own kernel."""
 
-from zoo.layers.execution import chunks, dense, fused, tiles, windows
+from keras import ops
+
+from zoo.layers.execution.chunks import attend_in_chunks, attend_in_windows
 from zoo.layers.execution.plan import plan, record
+from zoo.layers.execution.tiles import attend_in_tiles
+
+
+def attend_densely(layer, query, memory, visible, bias, seed, names):
+    """Returns the results of `layer.attend_rows`, all of them: a graph computes none that nobody reads."""
+    return layer.attend_rows(query, memory, visible, bias, seed)
+
+
+def attend_fused(layer, query, memory, visible, bias, seed, names):
+    """Returns `output` and `seen`; nothing is dropped."""
+    output = layer.fused_output(query, memory, visible, bias)
+    seen = None if visible.is_plainly_causal else visible.seen()
+    # Where there is nothing to attend to, maybe in one head only, a kernel attends to everything alike.
+    output = output if seen is None else ops.where(seen, output, ops.cast(0.0, output.dtype))
+    return {"output": output, "seen": seen}
+
 
 PATHS = {
-    "dense": dense.attend,
-    "chunks": chunks.attend,
-    "tiles": tiles.attend,
-    "windows": windows.attend,
-    "fused": fused.attend,
+    "dense": attend_densely,
+    "chunks": attend_in_chunks,
+    "tiles": attend_in_tiles,
+    "windows": attend_in_windows,
+    "fused": attend_fused,
 }
 
 

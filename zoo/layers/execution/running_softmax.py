@@ -9,7 +9,8 @@ import importlib
 import keras
 from keras import ops
 
-from zoo.layers.core.kernels import LOWEST_SCORE, autocasting
+from zoo.layers.core.graphs import autocasting
+from zoo.layers.core.softmax import LOWEST_SCORE
 
 
 def has_running_softmax():

@@ -16,7 +16,7 @@ from keras import backend, ops
 
 from zoo.layers.core import kernels
 from zoo.layers.core.dropout import drop_weights, seeds_of_parts
-from zoo.layers.core.kernels import join_chunks, split_chunks
+from zoo.layers.core.loops import join_chunks, split_chunks
 from zoo.layers.execution.running_softmax import running_softmax
 from zoo.layers.visibility.base import Blocks, Range
 from zoo.layers.visibility.sequences import Causal
@@ -49,7 +49,7 @@ def _even(length, size):
     return -(-length // -(-length // size))
 
 
-def attend(layer, query, memory, visible, bias, seed, names):
+def attend_in_tiles(layer, query, memory, visible, bias, seed, names):
     """Returns `output`, and `seen` if anything may be hidden; there are no weights to return."""
     length, keys, visible = query.shape[-2], memory["value"].shape[-2], visible.computed()
     sizes = tile_sizes(query.shape, keys, visible.rule)

@@ -3,10 +3,9 @@
 import keras
 from keras import backend, ops
 
-from zoo.layers.core.kernels import LOWEST_SCORE
-from zoo.layers.core.overrides import PLAIN, promises
-from zoo.layers.core.saving import SavesOptions
-from zoo.layers.core.softmax import masked_softmax
+from zoo.layers.core.base import SavesOptions
+from zoo.layers.core.facts import PLAIN, promises
+from zoo.layers.core.softmax import LOWEST_SCORE, masked_softmax
 
 
 class Normalization(SavesOptions):
@@ -38,7 +37,7 @@ class Normalization(SavesOptions):
     """
 
     may_be_shared = True
-    normalizes_scores = True
+    is_new_as_layer = True
     num_heads: int | None = None
     label = "normalized"
     """What it is called in formulas: `label(scores)`."""

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from zoo.layers.core.kernels import LOWEST_SCORE
+from zoo.layers.core.softmax import LOWEST_SCORE
 from zoo.layers.normalizations.base import Normalization
 
 _BISECTIONS = 12

@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from zoo.layers.core.checks import check_size
-from zoo.layers.core.kernels import axis_size
+from zoo.layers.core.graphs import axis_size
 from zoo.layers.positions.base import Positions, angles, check_positions, consecutive, rates
 from zoo.row_selection import take
 

@@ -3,8 +3,8 @@
 import keras
 from keras import backend, ops
 
-from zoo.layers.core.overrides import PAIRWISE, promises
-from zoo.layers.core.saving import SavesOptions
+from zoo.layers.core.base import SavesOptions
+from zoo.layers.core.facts import PAIRWISE, promises
 
 
 def consecutive(start_index, length):

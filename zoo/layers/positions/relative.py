@@ -8,8 +8,8 @@ import keras
 from keras import backend, ops
 
 from zoo.layers.core.checks import check_size
+from zoo.layers.core.facts import PAIRWISE, promises
 from zoo.layers.core.kernels import sums_of_rows
-from zoo.layers.core.overrides import PAIRWISE, promises
 from zoo.layers.core.projections import clone_initializer
 from zoo.layers.positions.base import Positions, distances
 

@@ -9,7 +9,7 @@ loop, the left factors and these gradients of all steps give the weight's gradie
 import keras
 from keras import ops
 
-from zoo.layers.core.kernels import deferred_gradient_loop, defers_weight_gradients
+from zoo.layers.core.loops import deferred_gradient_loop, defers_weight_gradients
 
 
 def _gru(inputs_product, state_product, states):

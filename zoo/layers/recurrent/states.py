@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from zoo.layers.core.saving import SavesOptions, serialize_shared
+from zoo.layers.core.base import SavesOptions, serialize_shared
 
 # Recurrent layers cast states to the compute dtype, and bfloat16 counts exactly only up to 256: hence two digits.
 BASE = 256

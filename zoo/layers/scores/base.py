@@ -1,7 +1,7 @@
 """Base of the score functions, which say how well a query matches a key."""
 
-from zoo.layers.core.overrides import PLAIN, promises
-from zoo.layers.core.saving import KeepsQuantization, without_sharing
+from zoo.layers.core.base import KeepsQuantization, without_sharing
+from zoo.layers.core.facts import PLAIN, promises
 
 
 class Score(KeepsQuantization):

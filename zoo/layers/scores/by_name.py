@@ -4,8 +4,8 @@ import keras
 from keras import ops
 
 from zoo.errors import InputError, unknown_name
+from zoo.layers.core.base import serialize_shared
 from zoo.layers.core.checks import check_size
-from zoo.layers.core.saving import serialize_shared
 from zoo.layers.scores.additive import AdditiveScore, ConcatScore, NormalizedAdditiveScore, TanhConcatScore
 from zoo.layers.scores.base import Score
 from zoo.layers.scores.location import LocationScore

@@ -5,8 +5,8 @@ import math
 import keras
 from keras import backend, ops
 
+from zoo.layers.core.facts import PLAIN, promises
 from zoo.layers.core.kernels import products
-from zoo.layers.core.overrides import PLAIN, promises
 from zoo.layers.core.projections import apply_positionwise, projection
 from zoo.layers.scores.base import Score
 

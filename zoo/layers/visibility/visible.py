@@ -9,9 +9,8 @@ from typing import Any
 
 from keras import backend, ops
 
-from zoo.layers.core.biases import rank_4
 from zoo.layers.core.lazy import Lazy, LazyPositions, number_of, value_of
-from zoo.layers.core.masks import check_mask, check_sequence_mask, combined_value_mask, sizes_differ
+from zoo.layers.core.masks import check_mask, check_sequence_mask, combined_value_mask, rank_4, sizes_differ
 from zoo.layers.visibility.base import KEY_INPUTS, QUERY_INPUTS, SEQUENCE_INPUTS, Pairs
 from zoo.layers.visibility.sequences import under_causal_mask
 

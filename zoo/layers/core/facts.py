@@ -1,7 +1,11 @@
-"""Which of a layer's methods are its own: a quicker path may take the place of those that nobody overrides.
+"""Static facts about a layer: what its methods promise, and values that are remembered until an attribute changes.
 
-A method `promises` what a path relies on. One that overrides it promises nothing, unless it is marked again.
+A quicker path may take the place of methods that nobody overrides. A method `promises` what a path relies on; one that
+overrides it promises nothing, unless it is marked again.
 """
+
+import weakref
+from typing import Any
 
 PAIRWISE = "pairwise"
 """Each score, or each term of a sum, depends on its own query, key and their positions alone: tiles compute it."""
@@ -39,3 +43,19 @@ def overridden_since(owner, methods, origin):
         return next(number for number, kind in enumerate(order) if name in vars(kind))
 
     return any(depth(name) < depth(origin) for name in methods)
+
+
+memos: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
+
+
+def remembered(layer, key, function):
+    """Returns `function()`, which is called only if the layer has no value of this key yet."""
+    memo = memos.setdefault(layer, {})
+    if key not in memo:
+        memo[key] = function()
+    return memo[key]
+
+
+def forget(layer):
+    """Forgets what is known of a layer: one of its attributes has changed."""
+    memos.pop(layer, None)

@@ -1,4 +1,4 @@
-"""What saved models need beyond Keras: objects that several layers share, and sublayers that may be quantised."""
+"""Base classes of the layers, and how objects that several layers share are saved."""
 
 import threading
 import uuid
@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 
-from zoo.layers.core.memo import forget
+from zoo.layers.core.facts import forget
 
 # Of objects that several layers may hold: their holders, and a name that no other object has, in any process.
 _holders: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
@@ -78,6 +78,8 @@ class SavesOptions(keras.layers.Layer):
     """
 
     saved_options: tuple[str, ...] = ()
+    is_new_as_layer = False
+    """Whether earlier versions had a function in place of this layer: their files have no dtype policy for it."""
 
     @classmethod
     def _option_names(cls):
@@ -123,8 +125,22 @@ class KeepsQuantization(SavesOptions):
     def build_from_config(self, config):
         super().build_from_config(config)
         sublayers, policies = list(self._flatten_layers(include_self=False)), config.get("policies", ())
-        if len(policies) < len(sublayers):  # saved before what normalises scores was a layer
-            sublayers = [layer for layer in sublayers if not getattr(layer, "normalizes_scores", False)]
+        if len(policies) < len(sublayers):  # a file of an earlier version
+            sublayers = [layer for layer in sublayers if not getattr(layer, "is_new_as_layer", False)]
         for layer, policy in zip(sublayers, policies, strict=False):
             if policy is not None and layer.quantization_mode is None:
                 layer.dtype_policy = policy  # which quantises it
+
+
+class ReturnsMore:
+    """Mixin of layers whose call may return weights, states or a cache after its output."""
+
+    def compute_output_spec(self, *args, **kwargs):
+        # Traced: derived from the shape of the output alone, it would lack the others.
+        return keras.Operation.compute_output_spec(self, *args, **kwargs)
+
+
+def pack_results(*results):
+    """Returns the results that are not `None`: a tuple of them, or the only one by itself."""
+    present = tuple(result for result in results if result is not None)
+    return present if len(present) > 1 else present[0]
