@@ -1,4 +1,4 @@
-"""Normalizations, which turn scores into attention weights, and `get_normalization` by name."""
+"""Normalisations, which turn scores into attention weights, and `get_normalization` by name."""
 
 from zoo.errors import unknown_name
 from zoo.layers.normalizations.base import (

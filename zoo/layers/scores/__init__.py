@@ -1,4 +1,4 @@
-"""Score functions: how well a query matches a key. `get_score` returns one by name."""
+"""Score functions, which compare a query with a key, and `get_score` by name."""
 
 from zoo.layers.scores.additive import (
     AdditiveScore,

@@ -1,4 +1,4 @@
-"""Additive scores: a tanh of projected queries and keys, added for each pair."""
+"""Additive scores: the tanh of the sum of a projected query and a projected key."""
 
 import keras
 from keras import ops
@@ -72,8 +72,8 @@ class AdditiveScore(Score):
 class ConcatScore(AdditiveScore):
     """Concat score: `score(s, h) = v · tanh(W [s; h])`, without a bias, for queries and keys of any sizes.
 
-    W is kept as two matrices, one for each side (`W [s; h] = W₁ s + W₂ h`), so that each side is projected once and
-    no pair is ever concatenated: the additive score without its bias.
+    W is stored as two matrices (`W [s; h] = W₁ s + W₂ h`), so that queries and keys are projected once and no pair is
+    concatenated. This is the additive score without its bias.
 
     Args:
         units: Size of the hidden layer, a positive integer. Default: the last axis of the query.
@@ -111,11 +111,11 @@ class ConcatScore(AdditiveScore):
 class TanhConcatScore(Score):
     """Concat score without v: `score(s, h) = tanh(W [s; h] + b)`, where W has one row and b is a number.
 
-    W is stored as two rows, one for each side (`W [s; h] = W₁ s + W₂ h`), so that a pair costs one addition and one
-    tanh. Scores lie between −1 and 1.
+    W is stored as two rows (`W [s; h] = W₁ s + W₂ h`), so that a pair costs one addition and one tanh. Scores lie
+    between −1 and 1.
 
     Args:
-        use_bias: Whether there is the number b.
+        use_bias: Whether the score has the bias b.
         kernel_initializer: Initializer of the two parts of W.
 
     Call arguments:
@@ -162,10 +162,10 @@ class TanhConcatScore(Score):
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class NormalizedAdditiveScore(AdditiveScore):
-    """Additive score whose last vector has a learned length: `score(s, h) = g · v / ‖v‖ · tanh(W₁ s + W₂ h + b)`.
+    """Additive score with weight normalisation of v: `score(s, h) = g · v / ‖v‖ · tanh(W₁ s + W₂ h + b)`.
 
-    No score is larger than `g · √units`; g is `1 / √units` at first. Monotonic attention needs scores of a known size,
-    since the sigmoid, unlike the softmax, does not forget what all scores have in common.
+    The gain g is learned and starts at `1 / √units`. No score exceeds `g · √units`. Monotonic attention requires such a
+    bound: its sigmoid, unlike a softmax, changes when a constant is added to all scores.
 
     Args:
         units: Size of the hidden layer, a positive integer. Default: the last axis of the query.
@@ -193,13 +193,13 @@ class NormalizedAdditiveScore(AdditiveScore):
 
     def build(self, query_shape, key_shape):
         super().build(query_shape, key_shape)
-        first = keras.initializers.Constant(self.hidden_size**-0.5)
-        self.gain = self.add_weight(name="gain", shape=(), initializer=first)
+        initializer = keras.initializers.Constant(self.hidden_size**-0.5)
+        self.gain = self.add_weight(name="gain", shape=(), initializer=initializer)
 
     def compare(self, query, key):
-        return super().compare(query, key) * ops.cast(self.gain / self._length(), self.compute_dtype)
+        return super().compare(query, key) * ops.cast(self.gain / self._norm(), self.compute_dtype)
 
-    def _length(self):
+    def _norm(self):
         """Returns ‖v‖."""
         dense = self.score_dense
         rows = dense.kernel if dense.quantization_mode is None else dense(ops.eye(self.hidden_size))
@@ -210,18 +210,18 @@ class NormalizedAdditiveScore(AdditiveScore):
 class CoverageScore(AdditiveScore):
     """Additive score with coverage: `score(s_i, h_j) = v · tanh(W₁ s_i + W₂ h_j + w C_ij + b)`.
 
-    `C_ij = Σ_{k<i} α_kj` is the attention that key j has had in the steps before; so a decoder can leave alone what it
-    has translated, and come to what it has not. With a fertility, `C_ij = Σ_{k<i} α_kj / Φ_j`, where
-    `Φ_j = N · σ(u · h_j)` is how much attention key j is to have.
+    `C_ij = Σ_{k<i} α_kj` is the attention that key j has received in earlier steps, so that a decoder can avoid what it
+    has translated and find what it has not. With a fertility, `C_ij = Σ_{k<i} α_kj / Φ_j`, where
+    `Φ_j = N · σ(u · h_j)` is the total attention that key j should receive.
 
-    The recurrent cells keep the coverage among their states, and tell the score by `cover`. Anywhere else, where there
-    are no steps, it is zero and this is the additive score.
+    Recurrent cells store the coverage among their states and pass it to the score by `cover`. In other layers, which
+    have no steps, the coverage is zero and this is the additive score.
 
     Args:
         units: Size of the hidden layer, a positive integer. Default: the last axis of the query.
         use_bias: Whether the hidden layer has the bias `b`.
         kernel_initializer: Initializer of W₁, W₂, w, u and v.
-        max_fertility: N, a positive integer; `None` for no fertility.
+        max_fertility: N, a positive integer, or `None` for no fertility.
 
     Call arguments:
         query: [..., T, Dq].
@@ -261,26 +261,26 @@ class CoverageScore(AdditiveScore):
             self.fertility_dense.build(key_shape)
 
     def project_key(self, key):
-        """Returns W₂ h_j and with fertilities, after it, 1 / Φ_j."""
+        """Returns W₂ h_j, with a fertility followed by 1 / Φ_j."""
         projected = super().project_key(key)
         if self.max_fertility is not None:
             fertility = self.max_fertility * ops.sigmoid(apply_positionwise(self.fertility_dense, key))
             projected = ops.concatenate([projected, 1 / fertility], axis=-1)
-        # Nothing is covered yet; so the weights of coverage have gradients, if zeros, also where there are no steps.
+        # A coverage of zeros, so that its weights have gradients (zeros) in layers without steps, too.
         return self.cover(projected, ops.zeros_like(projected[..., 0]))
 
     def cover(self, key, attended):
-        """Returns projected keys as they are compared after some steps.
+        """Returns projected keys with their coverage.
 
         Args:
-            key: [..., S, K], from `project_key`.
-            attended: The attention that each has had, Σ_{k<i} α_kj, [..., S].
+            key: Projected keys [..., S, K], from `project_key`.
+            attended: The attention that each key has received, Σ_{k<i} α_kj, [..., S].
         """
         attended = ops.cast(attended, key.dtype)[..., None]
         if self.max_fertility is None:
             return key + apply_positionwise(self.coverage_dense, attended)
-        hidden, shares = key[..., :-1], key[..., -1:]
-        return ops.concatenate([hidden + apply_positionwise(self.coverage_dense, attended * shares), shares], axis=-1)
+        hidden, inverse = key[..., :-1], key[..., -1:]  # W₂ h_j and 1 / Φ_j
+        return ops.concatenate([hidden + apply_positionwise(self.coverage_dense, attended * inverse), inverse], axis=-1)
 
     def compare(self, query, key):
         return super().compare(query, key if self.max_fertility is None else key[..., :-1])

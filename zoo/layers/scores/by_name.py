@@ -1,4 +1,4 @@
-"""Scores by name, of a function, and with weights of its own for each head."""
+"""`get_score`, which returns a score by name or wraps a function, and a score with separate weights for each head."""
 
 import keras
 from keras import ops
@@ -27,21 +27,21 @@ SCORES = {
 
 
 def get_score(identifier, dtype=None, **options):
-    """Returns the score function that is meant.
+    """Returns a score function by name, or of a callable.
 
     Args:
-        identifier: A `Score`, which is returned as it is; a name from `SCORES`, or that of a registered class of yours
-            (`"my_layers>DiagonalScore"`), for that score with its defaults; or a callable or Keras layer
-            f(query, key) → scores, which is wrapped in `CallableScore`. Other names that the field has are understood:
-            bahdanau (additive), multiplicative and bilinear (general), vaswani (scaled_dot).
-        dtype: Dtype or policy of a score that is created here.
-        **options: Its other options.
+        identifier: A `Score`, which is returned as it is; a name from `SCORES` or of a registered subclass of yours
+            (`"my_layers>DiagonalScore"`), which is created with `options`; or a callable or Keras layer
+            f(query, key) → scores, which is wrapped in `CallableScore`. Synonyms are accepted: bahdanau (additive),
+            multiplicative and bilinear (general), vaswani (scaled_dot).
+        dtype: Dtype or dtype policy of a score that is created.
+        **options: Its other arguments.
 
     Returns:
         A `Score`.
 
     Raises:
-        ValueError: For an unknown name (the message names close ones), or for any other object.
+        ValueError: For an unknown name (the message suggests similar names), or any other object.
 
     Example:
         >>> from zoo.layers import get_score
@@ -54,7 +54,7 @@ def get_score(identifier, dtype=None, **options):
     if isinstance(identifier, Score):
         return identifier
     if isinstance(identifier, str) and ">" in identifier:
-        return _registered(identifier)(dtype=dtype, **options)
+        return _registered_score(identifier)(dtype=dtype, **options)
     if isinstance(identifier, str):
         names = [identifier] if identifier in SCORES else meant_by(identifier, SYNONYMS, SCORES)
         if len(names) != 1:
@@ -68,28 +68,30 @@ def get_score(identifier, dtype=None, **options):
     )
 
 
-def _registered(name):
-    """Returns the subclass of `Score` that is registered by a name, `package>Class`."""
+def _registered_score(name):
+    """Returns the subclass of `Score` that is registered as `package>Class`."""
     cls = keras.saving.get_registered_object(name)
     if not (isinstance(cls, type) and issubclass(cls, Score)):
-        advice = "register it by keras.saving.register_keras_serializable, and import its module first"
-        raise InputError(f"No score is registered as {name!r}: {advice}.")
+        raise InputError(
+            f"No score is registered as {name!r}: register it by keras.saving.register_keras_serializable, "
+            "and import its module first."
+        )
     return cls
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class CallableScore(Score):
-    """A user's score: `score(q, k) = function(q, k)`, for a function or a Keras layer.
+    """A function or Keras layer of yours as a score: `score(q, k) = function(q, k)`.
 
-    The weights of a layer are built, trained and saved with the score. The function gets all queries and keys at once,
-    but the score of a pair must depend on these two alone: attention may be computed chunk by chunk, and decoding step
-    by step. Nothing is projected in advance; for a score whose keys a decoder projects once, derive from `Score`.
+    The weights of a layer are built, trained and saved with the score. The function takes all queries and keys at once,
+    but the score of a pair must depend on these two alone: attention may be computed in chunks, and decoding computes
+    it step by step. The keys are not projected in advance; to project them once for a decoder, derive from `Score`.
 
     Args:
         function: A callable or Keras layer `function(query, key)` that returns scores [..., T, S]. To be saved, it must
             be registered: `@keras.saving.register_keras_serializable()`.
-        hidden_size: How many numbers the function computes for each pair of a query and a key, a positive integer; it
-            decides how many queries make a chunk.
+        hidden_size: How many numbers the function computes for each pair of a query and a key, a positive integer. The
+            number of queries in a chunk depends on it.
 
     Call arguments:
         query: [..., T, Dq].
@@ -99,7 +101,7 @@ class CallableScore(Score):
         Scores [..., T, S].
 
     Raises:
-        ValueError: If `function` is not callable, returns another shape, or must be saved and is not registered.
+        ValueError: If `function` is not callable or returns another shape, or on saving if it is not registered.
 
     Example:
         >>> import numpy as np
@@ -113,8 +115,8 @@ class CallableScore(Score):
          [20.]]
 
     Reference:
-        Luong et al. 2015, "Effective Approaches to Attention-based Neural Machine Translation", section 3.1, where the
-        score is any function of the two states, https://arxiv.org/abs/1508.04025
+        Luong et al. 2015, "Effective Approaches to Attention-based Neural Machine Translation", section 3.1, which
+        defines the score as any function of the two states, https://arxiv.org/abs/1508.04025
     """
 
     def __init__(self, function, hidden_size=1, **kwargs):
@@ -134,7 +136,7 @@ class CallableScore(Score):
 
     def build(self, query_shape, key_shape):
         if isinstance(self.function, keras.layers.Layer) and not self.function.built:
-            # Called and not only built, since a layer may be built by its first call only.
+            # Calls the layer, since some layers build themselves in their first call only.
             self.function(*(keras.KerasTensor(shape, self.compute_dtype) for shape in (query_shape, key_shape)))
 
     def compare(self, query, key):
@@ -142,7 +144,7 @@ class CallableScore(Score):
         expected = self.compute_output_shape(tuple(query.shape), tuple(key.shape))
         if not _may_equal(tuple(scores.shape), expected):
             raise ValueError(
-                f"`function` must return scores [..., T, S], here of shape {expected}. "
+                f"`function` must return scores [..., T, S] of shape {expected}. "
                 f"Received: shape={tuple(scores.shape)} from function={self.function!r}."
             )
         return ops.cast(scores, self.compute_dtype)
@@ -150,11 +152,12 @@ class CallableScore(Score):
     def get_config(self):
         if not hasattr(self.function, "get_config") and not _is_registered(self.function):
             raise ValueError(
-                "`function` must be registered to be saved: put `@keras.saving.register_keras_serializable()` above "
-                f"it, or make it a Keras layer. Received: function={self.function!r}."
+                "`function` must be registered to be saved: decorate it by "
+                "`@keras.saving.register_keras_serializable()`, or make it a Keras layer. "
+                f"Received: function={self.function!r}."
             )
         function = serialize_shared(self.function)
-        # A reloaded layer is built by `build`; Keras would build it for the first of its two inputs only.
+        # `build` builds a reloaded layer; Keras would build it for the first of its two inputs only.
         function.pop("build_config", None)
         return {**super().get_config(), "function": function, "hidden_size": self.hidden_size}
 
@@ -165,8 +168,8 @@ class CallableScore(Score):
 
 def _may_equal(shape, expected):
     return len(shape) == len(expected) and all(
-        size == wanted or not (isinstance(size, int) and isinstance(wanted, int))
-        for size, wanted in zip(shape, expected, strict=True)
+        size == other or not (isinstance(size, int) and isinstance(other, int))
+        for size, other in zip(shape, expected, strict=True)
     )
 
 
@@ -179,13 +182,13 @@ def _is_registered(function):
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class PerHeadScore(Score):
-    """A score function for each head: `scoreᵢ(qᵢ, kᵢ)`, all of one kind, each with weights of its own.
+    """A copy of a score for each head, with separate weights: `scoreᵢ(qᵢ, kᵢ)`.
 
-    `MultiHeadAttention(..., share_score=False)` makes one of its score. The heads are compared one after another, which
-    takes longer than one comparison of all of them with shared weights.
+    `MultiHeadAttention(..., share_score=False)` wraps its score in this one. The scores of the heads are computed one
+    after another, which takes longer than those of all heads at once with shared weights.
 
     Args:
-        score: What `get_score` takes. Every head gets a copy of it with fresh weights.
+        score: A score, as `get_score` takes it. Every head has a copy of it with new weights.
         num_heads: N, a positive integer.
 
     Call arguments:
@@ -206,7 +209,7 @@ class PerHeadScore(Score):
         (TensorShape([1, 2, 3, 4]), 120)
 
     Reference:
-        Zhang et al. 2021, "Dive into Deep Learning", section 11.5, where the attention f of each head is additive or
+        Zhang et al. 2021, "Dive into Deep Learning", section 11.5, in which the attention f of each head is additive or
         scaled dot product, https://d2l.ai/chapter_attention-mechanisms-and-transformers/multihead-attention.html
     """
 
@@ -225,22 +228,22 @@ class PerHeadScore(Score):
 
     @property
     def hidden_size(self):
-        """That of the score of a head."""
+        """`hidden_size` of the score of a head."""
         return self.score.hidden_size
 
     @property
     def needs_equal_sizes(self):
-        """That of the score of a head."""
+        """`needs_equal_sizes` of the score of a head."""
         return self.score.needs_equal_sizes
 
     @property
     def needs_all_keys(self):
-        """That of the score of a head."""
+        """`needs_all_keys` of the score of a head."""
         return self.score.needs_all_keys
 
     @property
     def max_keys(self):
-        """That of the score of a head."""
+        """`max_keys` of the score of a head."""
         return self.score.max_keys
 
     def build(self, query_shape, key_shape):
@@ -252,8 +255,8 @@ class PerHeadScore(Score):
         for name, shape in shapes.items():
             if len(shape) != 4 or shape[1] not in (None, self.num_heads):
                 raise ValueError(
-                    f"`{name}` must be [B, {self.num_heads}, length, size] for this score, which has weights for each "
-                    f"of {self.num_heads} heads. Received: shape={tuple(shape)}."
+                    f"`{name}` must be [B, {self.num_heads}, length, size] for a score with separate weights for "
+                    f"{self.num_heads} heads. Received: shape={tuple(shape)}."
                 )
 
     def _sizes(self, query_shape, key_shape):
@@ -261,11 +264,11 @@ class PerHeadScore(Score):
 
     def get_config(self):
         config = super().get_config()
-        config["score"].pop("build_config", None)  # a pattern: its copies are built
+        config["score"].pop("build_config", None)  # only copies of it are built
         return config
 
-    def _each(self, method, *tensors):
-        """Returns what a method of the scores makes of the heads of tensors [B, N, ...], on the same axis."""
+    def _apply_to_heads(self, method, *tensors):
+        """Returns [B, N, ...]: a method of each head's score, applied to that head of tensors [B, N, ...]."""
         heads = [
             getattr(score, method)(*(tensor[:, head] for tensor in tensors))
             for head, score in enumerate(self.head_scores)
@@ -273,12 +276,12 @@ class PerHeadScore(Score):
         return ops.stack(heads, axis=1)
 
     def project_query(self, query):
-        self._check_heads(query=query.shape)  # it may have been built for a number that was not known
-        return self._each("project_query", query)
+        self._check_heads(query=query.shape)  # it may have been built for an unknown number of heads
+        return self._apply_to_heads("project_query", query)
 
     def project_key(self, key):
         self._check_heads(key=key.shape)
-        return self._each("project_key", key)
+        return self._apply_to_heads("project_key", key)
 
     def compare(self, query, key):
-        return self._each("compare", query, key)
+        return self._apply_to_heads("compare", query, key)

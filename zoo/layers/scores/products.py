@@ -10,15 +10,15 @@ from zoo.layers.core.kernels import products
 from zoo.layers.core.projections import apply_positionwise, projection
 from zoo.layers.scores.base import Score
 
-# Squared length below which a vector has no direction; the gradients of one of length 1e-4 still fit float16.
-_NO_DIRECTION = 1e-8
+# Squared norm below which a vector counts as zero; the gradients of a vector of norm 1e-4 still fit float16.
+_SMALLEST_SQUARED_NORM = 1e-8
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class DotScore(Score):
     """Dot product: `score(q, k) = q · k`. It has no weights.
 
-    Scores that are dot products of projected queries and keys derive from this one.
+    Base class of the scores that are dot products of projected queries and keys.
 
     Call arguments:
         query: [..., T, D].
@@ -47,7 +47,7 @@ class DotScore(Score):
     def build(self, query_shape, key_shape):
         if query_shape[-1] != key_shape[-1]:
             raise ValueError(
-                f"`query` and `key` must have the same last axis for {type(self).__name__}; `GeneralScore` takes "
+                f"`query` and `key` must have the same last axis for {type(self).__name__}; `GeneralScore` accepts "
                 "different ones. Attention layers are called as (query, value, key). "
                 f"Received: query_shape={tuple(query_shape)}, key_shape={tuple(key_shape)}."
             )
@@ -91,7 +91,7 @@ class ScaledDotScore(DotScore):
 class GeneralScore(DotScore):
     """General (bilinear) score: `score(q, k) = qᵀ W k`, for queries and keys of any sizes.
 
-    The keys are projected, `W k`, and then compared with the queries, so that a decoder projects each source once.
+    The keys are projected, not the queries, so that a decoder projects each source once.
 
     Args:
         kernel_initializer: Initializer of W, [Dk, Dq].
@@ -134,12 +134,12 @@ class GeneralScore(DotScore):
 class CosineScore(DotScore):
     """Cosine of the angle: `score(q, k) = (q · k) / (τ |q| |k|)`.
 
-    A vector shorter than 10⁻⁴ has no direction: all its cosines are 0, and so are its gradients.
+    The cosines of a vector whose norm is below 10⁻⁴ are 0, and so are its gradients.
 
     Args:
         temperature: τ, or its initial value if it is learned; a positive number. Scores lie between −1/τ and 1/τ.
-        learn_temperature: Whether τ is learned, through its logarithm, so that it stays positive. It is one number
-            for all heads.
+        learn_temperature: Whether τ is learned, a single number for all heads. Its logarithm is the weight, so that τ
+            stays positive.
 
     Call arguments:
         query: [..., T, D].
@@ -175,27 +175,28 @@ class CosineScore(DotScore):
     def build(self, query_shape, key_shape):
         super().build(query_shape, key_shape)
         if self.learn_temperature:
-            start = keras.initializers.Constant(math.log(self.temperature))
-            self.log_temperature = self.add_weight(shape=(), initializer=start, name="log_temperature")
+            initializer = keras.initializers.Constant(math.log(self.temperature))
+            self.log_temperature = self.add_weight(shape=(), initializer=initializer, name="log_temperature")
 
     def project_query(self, query):
         if not self.learn_temperature:
-            return _directions(query, 1.0 / self.temperature)
-        return _directions(query, ops.exp(-ops.cast(self.log_temperature, _wide(query))))
+            return _scaled_to_norm(query, 1.0 / self.temperature)
+        return _scaled_to_norm(query, ops.exp(-ops.cast(self.log_temperature, _wide_dtype(query))))
 
     def project_key(self, key):
-        return _directions(key)
+        return _scaled_to_norm(key)
 
 
-def _wide(vectors):
+def _wide_dtype(vectors):
     return backend.result_type(backend.standardize_dtype(vectors.dtype), "float32")
 
 
-def _directions(vectors, length=1.0):
-    """Returns `vectors` [..., D] scaled to the given length, computed in float32: squares overflow float16."""
-    wide = ops.cast(vectors, _wide(vectors))
+def _scaled_to_norm(vectors, norm=1.0):
+    """Returns `vectors` [..., D] scaled to a norm, computed in float32 because squares overflow float16."""
+    wide = ops.cast(vectors, _wide_dtype(vectors))
     squares = ops.sum(ops.square(wide), axis=-1, keepdims=True)
-    clear = squares > _NO_DIRECTION
-    # Guarded twice, since the gradient of the branch that is not taken must be finite, too.
-    factor = ops.where(clear, ops.rsqrt(ops.where(clear, squares, ops.ones_like(squares))), ops.zeros_like(squares))
-    return ops.cast(wide * factor * length, vectors.dtype)
+    is_nonzero = squares > _SMALLEST_SQUARED_NORM
+    # The inner `where` keeps the gradient of the branch that is not taken finite.
+    inverse = ops.rsqrt(ops.where(is_nonzero, squares, ops.ones_like(squares)))
+    factor = ops.where(is_nonzero, inverse, ops.zeros_like(squares))
+    return ops.cast(wide * factor * norm, vectors.dtype)
