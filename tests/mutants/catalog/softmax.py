@@ -80,8 +80,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "the bias of sigmoids counts hidden keys",
         f"{NORMALIZATIONS}/base.py",
-        "seen = ops.ones_like(scores[..., :1, :]) if mask is None else ops.cast(mask, scores.dtype)",
-        "seen = ops.ones_like(scores[..., :1, :])",
+        "allowed = ops.ones_like(scores[..., :1, :]) if mask is None else ops.cast(mask, scores.dtype)",
+        "allowed = ops.ones_like(scores[..., :1, :])",
         ("tests/zoo/layers/test_reference.py",),
     ),
     Mutant(

@@ -31,18 +31,18 @@ NORMALIZATIONS = {
 
 
 def get_normalization(identifier, dtype=None, **options):
-    """Returns the normalisation that is meant.
+    """Returns a normalisation by name.
 
     Args:
         identifier: A `Normalization`, which is returned as it is, or a name from `NORMALIZATIONS`.
-        dtype: Dtype or policy of one that is created here.
-        **options: Its other options.
+        dtype: Dtype or dtype policy of a normalisation that is created.
+        **options: Its other arguments.
 
     Returns:
         A `Normalization`.
 
     Raises:
-        ValueError: For an unknown name (the message names close ones), or for any other object.
+        ValueError: For an unknown name (the message suggests similar names), or any other object.
 
     Example:
         >>> from zoo.layers import get_normalization

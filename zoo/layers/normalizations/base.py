@@ -1,4 +1,4 @@
-"""Normalizations, which turn scores into attention weights: their base, softmax, softmax with a sink, and sigmoid."""
+"""Normalisations, which turn scores into attention weights: the base class, softmax, softmax with a sink, sigmoid."""
 
 import keras
 from keras import backend, ops
@@ -9,15 +9,15 @@ from zoo.layers.core.softmax import LOWEST_SCORE, masked_softmax
 
 
 class Normalization(SavesOptions):
-    """Base of the normalisations: the weights of a query, of its scores with all keys.
+    """Base of the normalisations, which compute the attention weights of a query from its scores with all keys.
 
-    A subclass overrides `weights_of` and, if it has weights of its own, `create_weights`.
+    A subclass overrides `weights_of` and, if it has trainable weights, `create_weights`.
 
-    Several attention layers may hold one object and share its weights, also when reloaded from a `.keras` file.
+    Several attention layers may share one object and its weights, also when reloaded from a `.keras` file.
 
     Call arguments:
         scores: [..., T, S]; of layers with heads [B, N, T, S].
-        mask: Boolean, True where a query may attend; broadcasts to the scores. Or `None`.
+        mask: Boolean, True where a query may attend, of a shape that broadcasts to the scores; or `None`.
 
     Returns:
         Weights [..., T, S], zero where the mask is False.
@@ -40,7 +40,7 @@ class Normalization(SavesOptions):
     is_new_as_layer = True
     num_heads: int | None = None
     label = "normalized"
-    """What it is called in formulas: `label(scores)`."""
+    """Name of the function in formulas: `label(scores)`."""
 
     def create_weights(self, num_heads):
         """Creates no weights.
@@ -50,7 +50,7 @@ class Normalization(SavesOptions):
         """
 
     def build_for_attention(self, num_heads):
-        """Creates the weights for use in an attention layer of N heads.
+        """Creates the weights for an attention layer with N heads.
 
         Raises:
             ValueError: If the object has weights for another number of heads.
@@ -61,7 +61,7 @@ class Normalization(SavesOptions):
             self.built = True
         elif self.weights and self.num_heads != num_heads:
             raise ValueError(
-                "Attention layers with another number of heads need another normalisation; this one is shared. "
+                "Attention layers with another number of heads require another normalisation; this one is shared. "
                 f"Received: num_heads={num_heads}, where {self.name} has been built for {self.num_heads}."
             )
 
@@ -75,9 +75,9 @@ class Normalization(SavesOptions):
         self.build_for_attention(config["num_heads"])
 
     def normalize(self, scores, mask=None):
-        """Returns the weights in the dtype of the scores; they are computed in float32 or wider.
+        """Returns the attention weights in the dtype of the scores, computed in float32 or wider.
 
-        A row without any allowed position is all zeros, with finite gradients.
+        A row in which all positions are masked is all zeros, with finite gradients.
         """
         dtype = backend.standardize_dtype(scores.dtype)
         wide = backend.result_type(dtype, "float32")
@@ -86,9 +86,10 @@ class Normalization(SavesOptions):
         return ops.cast(weights, dtype)
 
     def weights_of(self, scores, mask):
-        """Returns weights [..., T, S] of scores in float32 or wider; what they are where the mask is False is the same.
+        """Returns weights [..., T, S] of scores in float32 or wider.
 
-        Where a row has nothing allowed, they must be finite.
+        `normalize` replaces weights where the mask is False by zeros; in rows in which all positions are masked they
+        must be finite.
         """
         raise NotImplementedError(f"{type(self).__name__} must override `weights_of`.")
 
@@ -127,7 +128,7 @@ class SoftmaxNormalization(Normalization):
 class SinkNormalization(Normalization):
     """Softmax with a sink: `wᵢ = exp(sᵢ) / (exp(z) + Σⱼ exp(sⱼ))`, so that a query may attend to nothing.
 
-    z is a learned number of each head, at first 0; without `learned` it is 0 for all: the "off-by-one" softmax. The
+    z is a learned number for each head that starts at 0. Without `learned` it stays 0: the "off-by-one" softmax. The
     weights of a query sum to less than 1.
 
     Args:
@@ -172,10 +173,10 @@ class SinkNormalization(Normalization):
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class SigmoidNormalization(Normalization):
-    """Sigmoid attention: `wᵢ = σ(sᵢ + b)`, each key by itself; the weights of a query have any sum.
+    """Sigmoid attention: `wᵢ = σ(sᵢ + b)` for each key separately; the weights of a query may have any sum.
 
     Args:
-        bias: b, a number. Default: −log n, n being how many keys the query sees, so that at first the sum is near 1.
+        bias: b, a number. Default: −log n for n keys that the mask allows, so that the initial sum is near 1.
         **kwargs: Options of `keras.layers.Layer`.
 
     Call arguments and results: see `Normalization`.
@@ -202,8 +203,8 @@ class SigmoidNormalization(Normalization):
     def weights_of(self, scores, mask):
         if self.bias is not None:
             return ops.sigmoid(scores + self.bias)
-        seen = ops.ones_like(scores[..., :1, :]) if mask is None else ops.cast(mask, scores.dtype)
+        allowed = ops.ones_like(scores[..., :1, :]) if mask is None else ops.cast(mask, scores.dtype)
         if mask is not None and mask.shape[-1] == 1:
-            seen = seen + ops.zeros_like(scores)
-        count = ops.sum(seen, axis=-1, keepdims=True)
+            allowed = allowed + ops.zeros_like(scores)
+        count = ops.sum(allowed, axis=-1, keepdims=True)
         return ops.sigmoid(scores - ops.log(ops.maximum(count, 1.0)))
