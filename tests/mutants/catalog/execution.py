@@ -315,8 +315,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "what is read in a branch is kept for outside of it",
         "zoo/layers/core/lazy.py",
-        "if self._known is None or graph is None or self._known[0] is not graph:",
-        "if self._known is None:",
+        "if self._computed is None or graph is None or self._computed[0] is not graph:",
+        "if self._computed is None:",
         SHORTCUTS,
     ),
     Mutant(

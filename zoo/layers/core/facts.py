@@ -1,24 +1,24 @@
 """Static facts about a layer: what its methods promise, and values that are remembered until an attribute changes.
 
-A quicker path may take the place of methods that nobody overrides. A method `promises` what a path relies on; one that
-overrides it promises nothing, unless it is marked again.
+A faster path may replace methods that no subclass overrides. A method `promises` the properties on which a path relies;
+a method that overrides it promises nothing, unless it is marked again.
 """
 
 import weakref
 from typing import Any
 
 PAIRWISE = "pairwise"
-"""Each score, or each term of a sum, depends on its own query, key and their positions alone: tiles compute it."""
+"""Each score, or each term of a sum, depends on one query, one key and their positions alone, as tiles require."""
 IN_KERNEL = "in_kernel"
-"""The kernels of the backends compute it, too."""
+"""The fused kernels of the backends compute the same."""
 UNPLACED = "unplaced"
-"""A projection is the same at all positions."""
+"""The projection is the same at all positions."""
 PLAIN = "plain"
-"""`compute_attention`, which writes the common case out, computes the same."""
+"""`compute_attention`, the common case in one function, computes the same."""
 
 
 def promises(*names):
-    """Returns a decorator that marks a method with what it promises: `PAIRWISE`, `IN_KERNEL`, `UNPLACED`, `PLAIN`."""
+    """Returns a decorator that marks a method with its promises: `PAIRWISE`, `IN_KERNEL`, `UNPLACED`, `PLAIN`."""
 
     def mark(method):
         method.promised = names
@@ -28,19 +28,19 @@ def promises(*names):
 
 
 def keeps(owner, promise, methods):
-    """Returns whether all methods of these names promise this."""
+    """Returns whether all methods with these names make a promise."""
     return all(promise in getattr(getattr(owner, name), "promised", ()) for name in methods)
 
 
 def overridden_since(owner, methods, origin):
-    """Returns whether one of the `methods` is overridden in a class below the one that has the method `origin`.
+    """Returns whether one of the `methods` is overridden in a subclass of the class that defines the method `origin`.
 
-    Classes that only observe, as those of `zoo.trace`, override nothing.
+    Classes that only observe, such as those of `zoo.trace`, do not count.
     """
-    order = [owner, *(kind for kind in type(owner).__mro__ if not getattr(kind, "only_observes", False))]
+    order = [owner, *(cls for cls in type(owner).__mro__ if not getattr(cls, "only_observes", False))]
 
     def depth(name):
-        return next(number for number, kind in enumerate(order) if name in vars(kind))
+        return next(number for number, cls in enumerate(order) if name in vars(cls))
 
     return any(depth(name) < depth(origin) for name in methods)
 
@@ -49,7 +49,7 @@ memos: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionar
 
 
 def remembered(layer, key, function):
-    """Returns `function()`, which is called only if the layer has no value of this key yet."""
+    """Returns the remembered value of a layer for a key; the first time, it is `function()`."""
     memo = memos.setdefault(layer, {})
     if key not in memo:
         memo[key] = function()
@@ -57,5 +57,5 @@ def remembered(layer, key, function):
 
 
 def forget(layer):
-    """Forgets what is known of a layer: one of its attributes has changed."""
+    """Forgets all remembered values of a layer, one of whose attributes has changed."""
     memos.pop(layer, None)

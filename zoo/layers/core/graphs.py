@@ -1,4 +1,4 @@
-"""Sizes and variables in the graphs of each backend: where operations go, and what is read once."""
+"""Sizes and variables in the graphs of the backends."""
 
 import contextlib
 import functools
@@ -10,8 +10,8 @@ from keras import ops
 _NO_GRAPH = object()
 
 
-def graph_here():
-    """Returns what tells apart where operations go; `None` if nothing does, as while JAX traces."""
+def current_graph():
+    """Returns an object that identifies the current graph; `None` if the backend has none, as while JAX traces."""
     if keras.backend.backend() == "jax":
         return None
     if keras.backend.backend() != "tensorflow":
@@ -21,10 +21,10 @@ def graph_here():
 
 
 def axis_size(tensor, axis):
-    """Returns the size of an axis: an integer, or if it is unknown a scalar tensor.
+    """Returns the size of an axis: an integer, or a scalar tensor if it is unknown.
 
-    `ops.shape` computes all unknown sizes on TensorFlow; here it is this one alone, and once for each tensor of a
-    graph: the three projections of one sequence share the operations that find out its length.
+    On TensorFlow `ops.shape` computes all unknown sizes; this function computes one of them, and once for each tensor
+    of a graph, so that the three projections of a sequence share the operations that compute its length.
     """
     size = tensor.shape[axis]
     if size is not None:
@@ -35,19 +35,19 @@ def axis_size(tensor, axis):
     if tf.executing_eagerly():
         return tf.shape(tensor)[axis]
     graph = tf.compat.v1.get_default_graph()
-    known = getattr(graph, "_attention_zoo_sizes", None)
-    if known is None:  # it lives as long as the graph
-        known = graph._attention_zoo_sizes = {}
+    sizes = getattr(graph, "_attention_zoo_sizes", None)
+    if sizes is None:  # an attribute of the graph, so that it lives as long
+        sizes = graph._attention_zoo_sizes = {}
     key, axis = tensor.ref(), axis % len(tensor.shape)
-    if (key, None) not in known:
-        known[key, None] = tf.shape(tensor)
-    if (key, axis) not in known:
-        known[key, axis] = known[key, None][axis]
-    return known[key, axis]
+    if (key, None) not in sizes:
+        sizes[key, None] = tf.shape(tensor)
+    if (key, axis) not in sizes:
+        sizes[key, axis] = sizes[key, None][axis]
+    return sizes[key, axis]
 
 
 def as_tensor(value):
-    """Returns the value of TensorFlow's own variables, which an export holds, and anything else as it is."""
+    """Returns the value of a variable of TensorFlow (an export holds such variables), and anything else as it is."""
     if value is None or keras.backend.backend() != "tensorflow":
         return value
     tf = importlib.import_module("tensorflow")
@@ -55,7 +55,7 @@ def as_tensor(value):
 
 
 def read_once(variables):
-    """Returns a context in which variables are what they are now: a loop in a graph reads them before it begins."""
+    """Returns a context in which variables keep their current values: a loop in a graph reads them before it begins."""
     if keras.backend.backend() != "tensorflow":
         return contextlib.nullcontext()
     tf = importlib.import_module("tensorflow")
@@ -64,19 +64,19 @@ def read_once(variables):
         return [(variable, tf.convert_to_tensor(variable.value)) for variable in variables]
 
     class ReadOnce(keras.StatelessScope):
-        """Reads what was read before; what is assigned is assigned, and read anew."""
+        """A scope that returns the values read before; a variable that is assigned is read again."""
 
         def add_update(self, update):
             variable, value = update
             self.state_mapping.pop(id(variable), None)
             variable._direct_assign(value)
 
-    # Whatever the layer around this computes in, variables are read in their own dtype, and cast where they are used.
+    # Whatever the compute dtype of the calling layer is, variables are read in their own dtype and cast on use.
     return ReadOnce(state_mapping=autocasting("float32", read)())
 
 
 class _Autocast(keras.layers.Layer):
-    """Makes Keras cast the weights that a function reads, when recomputed outside of the layer's call as inside it."""
+    """Makes Keras cast the weights that a function reads, also where it is recomputed outside of a layer's call."""
 
     def call(self, function):
         return function()

@@ -1,4 +1,4 @@
-"""Single operations that differ by backend: fused attention, products, sums of rows, random bits, gradients."""
+"""Operations that differ by backend: fused attention, matrix products, sums of rows, random bits, gradients."""
 
 import contextlib
 import importlib
@@ -10,22 +10,22 @@ from keras import ops
 
 
 def has_accelerator():
-    """Returns whether this is JAX on a GPU or a TPU."""
+    """Returns whether the backend is JAX on a GPU or a TPU."""
     return keras.backend.backend() == "jax" and importlib.import_module("jax").default_backend() != "cpu"
 
 
 def has_fused_attention():
-    """Returns whether `keras.ops.dot_product_attention` is a kernel of its own here, not just two products."""
+    """Returns whether `keras.ops.dot_product_attention` is a fused kernel on this backend, not just two products."""
     if keras.backend.backend() == "jax":
         return importlib.import_module("jax").default_backend() == "gpu"
     return keras.backend.backend() == "torch"
 
 
 def fuses_masks():
-    """Returns whether the kernel may be given a mask or a bias.
+    """Returns whether the fused kernel may take a mask or a bias.
 
-    With either, cuDNN's backward pass gives NaN for queries whose scores are all below about −88, which those of
-    padding are (seen on an H100, JAX 0.11.2; https://github.com/pytorch/pytorch/issues/196678).
+    With either, cuDNN's backward pass returns NaN for queries whose scores are all below about −88, such as those of
+    padding (observed on an H100, JAX 0.11.2; https://github.com/pytorch/pytorch/issues/196678).
     """
     return keras.backend.backend() != "jax" or not has_fused_attention()
 
@@ -34,10 +34,10 @@ def fused_attention(query, key, value, mask, bias, is_causal=False):
     """Returns `softmax(query keyᵀ + bias) value` by `keras.ops.dot_product_attention`, [B, N, T, H].
 
     Queries [B, N, T, D] are scaled, keys [B, N, S, D] and values [B, N, S, H]; mask (boolean) and bias (float)
-    broadcast to [B, N, T, S], or are `None`. With `is_causal`, T = S and query t sees the keys up to t.
+    broadcast to [B, N, T, S], or are `None`. With `is_causal`, T = S and query t attends to the keys up to t.
     """
     size = value.shape[-1]
-    if keras.backend.backend() == "jax":  # which needs D = H: zeros change no product, and are cut from the output
+    if keras.backend.backend() == "jax":  # requires D = H; zeros change no product, and are cut from the output
         largest = max(query.shape[-1], size)
         query, key, value = (_pad_last_axis(tensor, largest) for tensor in (query, key, value))
     heads = (ops.swapaxes(tensor, 1, 2) for tensor in (query, key, value))
@@ -49,10 +49,10 @@ def fused_attention(query, key, value, mask, bias, is_causal=False):
 
 
 def without_cudnn():
-    """Returns a context in which PyTorch chooses among its other kernels; see `fuses_masks`."""
+    """Returns a context in which PyTorch does not choose cuDNN's kernel; see `fuses_masks`."""
     attention = importlib.import_module("torch.nn.attention")
-    kinds = attention.SDPBackend
-    return attention.sdpa_kernel([kinds.FLASH_ATTENTION, kinds.EFFICIENT_ATTENTION, kinds.MATH])
+    backends = attention.SDPBackend
+    return attention.sdpa_kernel([backends.FLASH_ATTENTION, backends.EFFICIENT_ATTENTION, backends.MATH])
 
 
 def _pad_last_axis(tensor, size):
@@ -64,7 +64,7 @@ def _pad_last_axis(tensor, size):
 def products(query, key):
     """Returns `query · keyᵀ`, [..., T, S], of queries [..., T, D] and keys [..., S, D].
 
-    TensorFlow's own operation transposes nothing; Keras' would copy all keys, at every step of decoding.
+    TensorFlow's own operation transposes nothing; Keras' operation would copy all keys, at every step of decoding.
     """
     is_same = getattr(query, "dtype", None) == getattr(key, "dtype", None)
     if keras.backend.backend() != "tensorflow" or not is_same or isinstance(query, keras.KerasTensor):
@@ -81,9 +81,9 @@ def matmul_transposed(inputs, matrix):
 
 
 def sums_of_rows(rows, numbers, count):
-    """Returns the sums of the rows [R, M] that have the same number, [count, M]; `numbers` [R] are below `count`.
+    """Returns the sums of the rows [R, M] with the same number, [count, M]; `numbers` [R] are below `count`.
 
-    On PyTorch Keras infers no shapes of `ops.segment_sum` without computing it, nor sums none.
+    On PyTorch, Keras cannot infer the shape of `ops.segment_sum` without computing it, nor sum zero rows.
     """
     if keras.backend.backend() != "torch":
         return ops.segment_sum(rows, numbers, num_segments=count)
@@ -95,7 +95,7 @@ RANDOM_BITS = 16  # in each integer of `random_bits`
 
 
 def has_random_bits(shape):
-    """Returns whether `random_bits` has some of this shape; else they would cost as much as Keras' random numbers."""
+    """Returns whether `random_bits` supports a shape; for others it would cost as much as Keras' random numbers."""
     if keras.backend.backend() == "jax":
         return bool(shape) and all(isinstance(size, int) for size in shape) and shape[-1] % 2 == 0
     return keras.backend.backend() == "tensorflow"
@@ -104,10 +104,10 @@ def has_random_bits(shape):
 def random_bits(tensor, seed):
     """Returns random integers of `RANDOM_BITS` bits in the shape of a tensor, uint16, two from each 32 bits drawn.
 
-    The seed is two integers.
+    The seed consists of two integers.
     """
     *leading, size = tensor.shape
-    if keras.backend.backend() == "jax":  # pairs of the last axis, so that the others can be spread over devices
+    if keras.backend.backend() == "jax":  # pairs on the last axis, so that the others can be sharded over devices
         jax = importlib.import_module("jax")
         pairs = jax.random.bits(seed, (*leading, size // 2), "uint32")
         return ops.reshape(jax.lax.bitcast_convert_type(pairs, "uint16"), tensor.shape)

@@ -1,6 +1,6 @@
-"""Loops with gradients of their own, by backend: chunks that are computed twice, recurrent steps, and scans.
+"""Loops with custom gradients, by backend: chunks that the backward pass recomputes, recurrent steps, and scans.
 
-Keras has no operation for a loop that keeps nothing for the backward pass (`checkpointed_map`), nor for one that
+Keras has no operation for a loop that stores nothing for the backward pass (`checkpointed_map`), nor for one that
 computes the gradients of its weights after its last step (`deferred_gradient_loop`).
 """
 
@@ -16,24 +16,24 @@ from zoo.layers.core.graphs import autocasting
 def checkpointed_map(function, rows, shared, variables, num_outputs, dtype, chunk_size, jit_backward=False):
     """Returns `function` of all rows, computed chunk by chunk, and recomputed chunk by chunk in the backward pass.
 
-    The chunks are computed in order, so that the intermediate results of only one are in memory at any time.
+    The chunks are computed one after another, so that the intermediate results of only one of them are in memory.
 
     Args:
         function: Called with a chunk of `rows`, with `shared` and with the number of the chunk; returns a tuple of
             tensors [..., chunk_size, D].
         rows: Dict of tensors [..., T, D].
-        shared: Dict of tensors that every chunk needs.
+        shared: Dict of tensors that every chunk reads.
         variables: The weights that `function` reads.
         num_outputs: Number of tensors that `function` returns.
         dtype: Their dtype.
         chunk_size: Rows in a chunk, an integer or a scalar tensor.
-        jit_backward: Whether XLA compiles the backward pass on TensorFlow, if it is part of a graph of known sizes:
-            worth it if `function` makes large tensors element by element. The forward pass is never compiled, since
-            exported graphs must not need XLA.
+        jit_backward: Whether XLA compiles the backward pass on TensorFlow, if it is part of a graph of known sizes.
+            This pays if `function` creates large tensors element by element. The forward pass is never compiled, since
+            exported graphs must run without XLA.
     """
     length = ops.shape(next(iter(rows.values())))[-2]
     count = (length + chunk_size - 1) // chunk_size
-    count = count if isinstance(count, int) else ops.maximum(count, 1)  # of no rows, too, results have a shape
+    count = count if isinstance(count, int) else ops.maximum(count, 1)  # results of zero rows have a shape, too
     chunks = {name: split_chunks(tensor, count, chunk_size) for name, tensor in rows.items()}
     run = {"tensorflow": _map_tensorflow, "jax": _map_jax, "torch": _map_torch}[keras.backend.backend()]
     results = run(autocasting(dtype, function), chunks, shared, variables, num_outputs, dtype, count, jit_backward)
@@ -41,15 +41,15 @@ def checkpointed_map(function, rows, shared, variables, num_outputs, dtype, chun
 
 
 def split_chunks(tensor, count, size):
-    """Returns [count, ..., size, D] from [..., T, D]; the last chunk is filled up with copies of the last row.
+    """Returns [count, ..., size, D] from [..., T, D]; the last chunk is padded with copies of the last row.
 
-    These are cut off later, but their gradient must be finite, too, which no score guarantees for zeros.
+    The padding is cut off later, but its gradient must be finite, which no score guarantees for zeros.
     """
     shape = list(ops.shape(tensor))
     last = tensor[..., -1:, :]
-    if not isinstance(shape[-2], int):  # there may be none
-        nothing = ops.zeros((*shape[:-2], 1, shape[-1]), dtype=tensor.dtype)
-        last = ops.concatenate([nothing, last], axis=-2)[..., -1:, :]
+    if not isinstance(shape[-2], int):  # there may be no last row
+        zeros = ops.zeros((*shape[:-2], 1, shape[-1]), dtype=tensor.dtype)
+        last = ops.concatenate([zeros, last], axis=-2)[..., -1:, :]
     padding = ops.broadcast_to(last, (*shape[:-2], count * size - shape[-2], shape[-1]))
     padded = ops.concatenate([tensor, padding], axis=-2)
     chunks = ops.reshape(padded, (*shape[:-2], count, size, shape[-1]))
@@ -61,12 +61,12 @@ def join_chunks(chunks, length):
     chunks = ops.moveaxis(chunks, 0, -3)
     shape = ops.shape(chunks)
     rows = ops.reshape(chunks, (*shape[:-3], shape[-3] * shape[-2], shape[-1]))[..., :length, :]
-    # Chunks of unknown size leave the number of rows unknown, which may be known.
+    # After chunks of unknown size the number of rows is unknown, although `length` may be known.
     return ops.reshape(rows, (*shape[:-3], length, shape[-1]))
 
 
 def _with_wide_gradients(function, shared):
-    """Returns `function` for a `shared` of at least float32, in which gradients add up, and that `shared`."""
+    """Returns `function` of tensors `shared` in float32 or wider, in which gradients add up, and these tensors."""
     dtypes = {name: keras.backend.standardize_dtype(tensor.dtype) for name, tensor in shared.items()}
 
     def cast_back(rows, shared, index):
@@ -90,7 +90,7 @@ def _map_torch(function, chunks, shared, variables, num_outputs, dtype, count, j
     def run_chunk(index):
         return function({name: chunk[index] for name, chunk in chunks.items()}, shared, index)
 
-    if next(iter(chunks.values())).is_meta:  # Keras infers shapes, which all chunks have in common
+    if next(iter(chunks.values())).is_meta:  # Keras infers shapes, which are the same for all chunks
         results = [run_chunk(0)] * count
     else:
         results = [checkpoint(run_chunk, index, use_reentrant=False) for index in range(count)]
@@ -106,7 +106,7 @@ def _map_tensorflow(function, chunks, shared, variables, num_outputs, dtype, cou
         with keras.StatelessScope(state_mapping=list(zip(variables, values, strict=True))):
             return function(dict(zip(chunks, rows, strict=True)), dict(zip(shared, common, strict=True)), index)
 
-    # One tensor may be two inputs, as key and as value: each of them needs a gradient of its own.
+    # One tensor may be two inputs, key and value, and each input requires its own gradient.
     inputs = [*chunks.values(), *shared.values(), *(variable.value for variable in variables)]
     inputs = [tf.identity(tensor) for tensor in inputs]
     static = all(tensor.shape.is_fully_defined() for tensor in inputs) and not tf.executing_eagerly()
@@ -127,19 +127,19 @@ def _map_tensorflow(function, chunks, shared, variables, num_outputs, dtype, cou
 
 
 def _inputs_of_chunk(index, inputs, num_chunked):
-    """Returns the inputs of a chunk: its own part of the first `num_chunked` inputs, and the others whole."""
+    """Returns the inputs of a chunk: its part of the first `num_chunked` inputs, and all of the others."""
     return [tensor[index] if number < num_chunked else tensor for number, tensor in enumerate(inputs)]
 
 
 def _loop_tensorflow(body, count, dtypes, initial_sums):
-    """Returns the first results of all steps, stacked, and the sums of the second ones.
+    """Returns the stacked results of all steps, and sums over all steps.
 
-    The body is called with the number of the step, and returns a list of tensors to stack, in the given dtypes, and one
-    of tensors to add up, in the dtypes of their initial values.
+    The body is called with the number of the step. It returns a list of tensors to stack, in the given dtypes, and a
+    list of tensors to add up, in the dtypes of their initial values.
     """
     tf = importlib.import_module("tensorflow")
     arrays = [tf.TensorArray(dtype, size=count) for dtype in dtypes]
-    shapes = []  # of the results of a step, which the arrays forget
+    shapes = []  # of the results of a step, which the arrays do not keep
 
     def step(index, arrays, sums):
         stacked, addends = body(index)
@@ -161,13 +161,13 @@ def _loop_tensorflow(body, count, dtypes, initial_sums):
 def _gradients_tensorflow(run_chunk, inputs, num_chunked, upstream, count, jit):
     """Returns the gradient of each input: by chunk for the first `num_chunked`, summed over the chunks for the others.
 
-    `run_chunk` is called with the number of a chunk and its inputs; integer inputs have no gradient. With `jit` XLA
+    `run_chunk` is called with the number of a chunk and its inputs; integer inputs have no gradient. With `jit`, XLA
     compiles the loop.
     """
     tf = importlib.import_module("tensorflow")
     kinds = [_gradient_kind(tensor, number < num_chunked) for number, tensor in enumerate(inputs)]
     shared = _of_kind("shared", kinds, inputs)
-    # Sums over many chunks lose too much in half precision.
+    # Sums over many chunks lose too much precision in half precision.
     zeros = [tf.zeros_like(tensor, keras.backend.result_type(tensor.dtype.name, "float32")) for tensor in shared]
     chunked_dtypes = [tensor.dtype for tensor in _of_kind("chunked", kinds, inputs)]
 
@@ -198,9 +198,9 @@ def _gradients_tensorflow(run_chunk, inputs, num_chunked, upstream, count, jit):
 
 
 def _compiled_tensorflow(function):
-    """Returns `function` of tensors, compiled by XLA, which keeps nothing of its loops for a gradient.
+    """Returns `function` of tensors, compiled by XLA, which stores nothing for the gradients of its loops.
 
-    Its gradient is that of the function as it is, computed once more.
+    Its gradient is that of the uncompiled function, computed again.
     """
     tf = importlib.import_module("tensorflow")
 
@@ -228,7 +228,10 @@ def _of_kind(kind, kinds, tensors):
 
 
 def defers_weight_gradients():
-    """Returns whether to use `deferred_gradient_loop`: accelerators have kernels for whole recurrent layers."""
+    """Returns whether to use `deferred_gradient_loop`: on TensorFlow without accelerators.
+
+    Accelerators have kernels for whole recurrent layers.
+    """
     if keras.backend.backend() != "tensorflow":
         return False
     tf = importlib.import_module("tensorflow")
@@ -236,7 +239,7 @@ def defers_weight_gradients():
 
 
 NO_SECOND_DERIVATIVES = (
-    "In training, recurrent layers have first derivatives only; keras.layers.GRU and keras.layers.LSTM have others."
+    "In training, recurrent layers have first derivatives only; use keras.layers.GRU or keras.layers.LSTM for others."
 )
 
 
@@ -244,10 +247,10 @@ def deferred_gradient_loop(step, inputs, states, weights):
     """Returns the outputs of all steps [T, B, D] and the last states; see `zoo.layers.recurrent.loops.run`."""
     tf = importlib.import_module("tensorflow")
     length, batch = tf.unstack(tf.shape(inputs[0])[:2])
-    left_factors = {}  # of the products of all steps with each kernel, [T, B, D]; known after the loop
+    left_factors = {}  # of the products of all steps with each kernel, [T, B, D]; filled after the loop
 
     def addends(name, kernel, bias):
-        """Returns the bias at every step, [T, B, K], whose gradient is also that of the kernel's products."""
+        """Returns the bias at every step, [T, B, K]; its gradient includes that of the kernel's products."""
 
         @tf.custom_gradient
         def zeros(kernel):
@@ -266,7 +269,7 @@ def deferred_gradient_loop(step, inputs, states, weights):
     inputs = [unstack(tensor) for tensor in inputs]
     added = {name: unstack(addends(name, *weight)) for name, weight in weights.items()}
     constants = {name: tf.stop_gradient(kernel) for name, (kernel, _) in weights.items()}
-    # In float32, a product of few rows with a matrix that is transposed on the fly takes nearly twice the time.
+    # In float32, the product of few rows with a matrix that is transposed on the fly takes nearly twice the time.
     transposed = {name: tf.transpose(kernel) for name, kernel in constants.items() if kernel.dtype == tf.float32}
 
     def multiply(name, rows):
@@ -301,9 +304,9 @@ def deferred_gradient_loop(step, inputs, states, weights):
 
 
 def scan_states(step, state, inputs):
-    """Returns the state before each step, stacked [C, ...], and the state after the last one.
+    """Returns the state before each step, stacked [C, ...], and the state after the last step.
 
-    Keras' `ops.scan` does not tell TensorFlow how many steps there are at most, without which XLA compiles no gradient.
+    Keras' `ops.scan` sets no maximum number of steps on TensorFlow, without which XLA cannot compile the gradient.
 
     Args:
         step: Called with the state and a list of the inputs at a step; returns the next state.
@@ -311,7 +314,7 @@ def scan_states(step, state, inputs):
         inputs: Tensors [C, ...], C ≥ 1.
     """
     if any(isinstance(tensor, keras.KerasTensor) for tensor in [state, *inputs]):
-        # All steps at once have the shapes and the number of operations of one after another.
+        # Computed at once, the steps have the same shapes and number of operations as one after another.
         before = step(ops.broadcast_to(state, (inputs[0].shape[0], *state.shape)), inputs)
         return before, before[-1]
     if inputs[0].shape[0] == 1:  # every step of decoding

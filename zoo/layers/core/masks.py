@@ -1,4 +1,4 @@
-"""Masks and biases of scores: how they are checked and combined. In a mask, True means "may attend".
+"""Masks and biases of scores: checks and combination. In a mask, True means "may attend".
 
 Axes: B batch, N heads, T query length, S key/value length.
 """
@@ -8,7 +8,7 @@ from typing import Any
 
 from keras import backend, ops
 
-LARGEST_BIAS = 3e38  # added to a score, it is above the score of what is masked, `LOWEST_SCORE`
+LARGEST_BIAS = 3e38  # a score minus this is still above the score of masked pairs, `LOWEST_SCORE`
 
 
 def check_mask(mask: Any, name: str, ranks: tuple[int, ...]) -> Any:
@@ -33,19 +33,19 @@ def check_mask(mask: Any, name: str, ranks: tuple[int, ...]) -> Any:
 
 
 def check_batch(masks: dict[str, Any], batch: int | None) -> None:
-    """Checks that masks, by name, have the batch size of the query, or 1; others would make the output larger.
+    """Checks that masks, by name, have the batch size of the query, or 1; larger ones would enlarge the output.
 
     Raises:
-        ValueError: If one has another.
+        ValueError: If a mask has another batch size.
     """
     for name, mask in masks.items():
         if mask is None:
             continue
         size = next(iter(getattr(mask, "shape", ())), None)
         if sizes_differ(size, batch) and size != 1:
-            wanted = batch if batch == 1 else f"{batch}, or 1"
+            sizes = batch if batch == 1 else f"{batch}, or 1"
             raise ValueError(
-                f"`{name}` must have the batch size of `query`, {wanted}. Received: shape={tuple(mask.shape)}."
+                f"`{name}` must have the batch size of `query`, {sizes}. Received: shape={tuple(mask.shape)}."
             )
 
 
@@ -63,9 +63,9 @@ def check_sequence_mask(mask, name, axis, length):
 
 
 def combined_value_mask(value_mask, key_mask, length):
-    """Returns the conjunction of the masks of values and of keys, boolean [B, S], or `None` if there is none.
+    """Returns the conjunction of the masks of values and of keys, boolean [B, S], or `None` if both are `None`.
 
-    With a cache, S (`length`) counts everything in it; `None` if any length will do.
+    With a cache, S (`length`) is its capacity; `None` accepts any length.
 
     Raises:
         ValueError: For a floating point mask, or a mask of the wrong rank or length.
@@ -88,9 +88,9 @@ def slice_mask(mask, start, length):
 
 
 def zero_masked(inputs, mask):
-    """Returns `inputs` [B, L, D] with zeros where `mask` [B, L] is False: masked inputs may be NaN, and so is 0 · NaN.
+    """Returns `inputs` [B, L, D] with zeros where `mask` [B, L] is False; either may be `None`.
 
-    Either may be `None`.
+    Masked inputs may be NaN, and so would be their products with zeros.
     """
     if inputs is None or mask is None:
         return inputs
@@ -98,9 +98,9 @@ def zero_masked(inputs, mask):
 
 
 def single_mask(mask):
-    """Returns the mask of a memory, `None` where there is none.
+    """Returns the mask of a memory, or `None`.
 
-    `Layer.__call__` fills in a dict of `None` if the memory is a dict of projections.
+    If the memory is a dict of projections, `Layer.__call__` fills in a dict of `None` for its mask.
     """
     return None if isinstance(mask, dict) else mask
 
@@ -108,13 +108,15 @@ def single_mask(mask):
 def check_bias(bias, shape):
     """Returns a bias in float32 or wider, limited to ± `LARGEST_BIAS`.
 
-    A bias hides nothing, only masks do: what a row may see shares its weight also if all of it has a bias of −∞ (which
-    −1e9 is in float16), and evenly, since such a bias leaves nothing of the scores. +∞ takes all the weight.
+    Only masks hide keys, a bias does not: a query whose keys all have a bias of −∞ (as −1e9 becomes in float16) attends
+    to them evenly, since such a bias cancels the scores. A key with a bias of +∞ takes all the weight.
 
-    Unknown sizes in the shape of the scores are `None`.
+    Args:
+        bias: A float tensor.
+        shape: Shape of the scores; unknown sizes are `None`.
 
     Raises:
-        ValueError: If it is not a float tensor, or does not broadcast to that shape.
+        ValueError: If the bias is not a float tensor, or does not broadcast to the scores.
     """
     bias = ops.convert_to_tensor(bias)
     dtype = backend.standardize_dtype(bias.dtype)
@@ -123,7 +125,7 @@ def check_bias(bias, shape):
             f"`attention_bias` must be floating point; boolean masks go to `attention_mask`. Received: dtype={dtype}."
         )
     pairs = zip(reversed(bias.shape), reversed(shape), strict=False)
-    if len(bias.shape) > len(shape) or any(sizes_differ(size, wanted) and size != 1 for size, wanted in pairs):
+    if len(bias.shape) > len(shape) or any(sizes_differ(size, other) and size != 1 for size, other in pairs):
         raise ValueError(
             f"`attention_bias` must broadcast to the scores, {shape}. Received: shape={tuple(bias.shape)}."
         )
@@ -131,12 +133,12 @@ def check_bias(bias, shape):
 
 
 def rank_4(bias):
-    """Returns a bias that broadcasts to the scores, with all four axes, [B or 1, N or 1, T or 1, S or 1]."""
+    """Returns a bias that broadcasts to the scores with leading axes added, [B or 1, N or 1, T or 1, S or 1]."""
     return ops.reshape(bias, (*(1,) * (4 - len(bias.shape)), *ops.shape(bias)))
 
 
 def repeat_bias_rows(bias, length):
-    """Returns a bias that broadcasts to the scores, with a row for each of `length` queries."""
+    """Returns a bias that broadcasts to the scores, repeated to a row for each of `length` queries."""
     bias = bias[None] if len(bias.shape) == 1 else bias
     if bias.shape[-2] != 1:
         return bias
