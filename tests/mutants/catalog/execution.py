@@ -27,8 +27,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "tiles that hold nothing visible are computed as well",
         "zoo/layers/execution/tiles.py",
-        "some = ops.logical_and(some, ops.any(self._by_batch(rule.may_see(blocks)), axis=0))",
-        "some = ops.logical_or(some, ops.any(self._by_batch(rule.may_see(blocks)), axis=0))",
+        "any_visible = ops.logical_and(any_visible, ops.any(self._by_batch(rule.may_see(blocks)), axis=0))",
+        "any_visible = ops.logical_or(any_visible, ops.any(self._by_batch(rule.may_see(blocks)), axis=0))",
         (f"{EXECUTION}/test_tiles.py::test_what_no_query_of_a_tile_sees_is_not_computed",),
     ),
     Mutant(
@@ -69,7 +69,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "the gradient of keys and values is that of the last tile alone",
         "zoo/layers/execution/running_softmax.py",
-        "self.read(array, place[kind]) + ops.cast(new, self._sum_type(new))",
+        "self.read(array, index[kind]) + ops.cast(new, self._sum_type(new))",
         "ops.cast(new, self._sum_type(new))",
         AT_ONCE,
     ),
@@ -125,8 +125,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "rules that tiles could skip run in chunks",
         "zoo/layers/execution/plan.py",
-        "skips = visible.causal or (visible.rule is not None and visible.rule.skips)",
-        "skips = visible.rule is not None and visible.rule.skips",
+        "skips = visibility.causal or (visibility.rule is not None and visibility.rule.skips)",
+        "skips = visibility.rule is not None and visibility.rule.skips",
         (f"{EXECUTION}/test_tiles.py::test_tiles_are_for_what_can_be_skipped",),
     ),
     Mutant(

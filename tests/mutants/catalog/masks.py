@@ -108,8 +108,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "rows that fill up the last tile count as keys",
         "zoo/layers/execution/tiles.py",
-        "exists = here.key_positions < keys",
-        "exists = here.key_positions <= keys",
+        "exists = tile_visibility.key_positions < keys",
+        "exists = tile_visibility.key_positions <= keys",
         (f"{ATTENTION}/test_blocked.py::test_large_windows_are_computed_in_tiles",),
     ),
     Mutant(

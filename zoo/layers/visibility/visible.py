@@ -195,7 +195,7 @@ class Visibility:
         vectors = {"key_positions": self.key_positions, "key_mask": self.key_mask}
         return _present({**vectors, **{name: self.inputs.get(name) for name in KEY_INPUTS}})
 
-    def of(self, vectors, pair_mask=None):
+    def of_vectors(self, vectors, pair_mask=None):
         """Returns the visibility of some of the queries and keys, from their vectors, those that are changed."""
         inputs = {name: vectors.get(name, tensor) for name, tensor in self.inputs.items()}
         own = {_FIELDS.get(name, name): vectors[name] for name in vectors if name not in self.inputs}
@@ -206,10 +206,10 @@ class Visibility:
         rows = {name: vector[..., None] for name, vector in self.query_vectors().items()}
         return rows if self.pair_mask is None else {**rows, "pair_mask": self.pair_mask}
 
-    def at(self, rows):
+    def of_rows(self, rows):
         """Returns the visibility of some of the queries, from what `rows` returned, cut to those."""
         vectors = {name: ops.squeeze(rows[name], -1) for name in self.query_vectors()}
-        return self.of(vectors, rows.get("pair_mask"))
+        return self.of_vectors(vectors, rows.get("pair_mask"))
 
     def seen(self):
         """Returns which query sees any key, boolean [B or 1, (N or 1,) T or 1, 1]; `None` if all see some."""
