@@ -173,7 +173,7 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "a plan without masks is taken where there are some",
-        "zoo/layers/visibility/visible.py",
+        "zoo/layers/visibility/visibility.py",
         "masked = self.query_mask is None, self.key_mask is None, self.pair_mask is None",
         "masked = ()",
         PLAN,

@@ -17,7 +17,7 @@ from zoo.layers.execution import run
 from zoo.layers.execution.plan import IMPLEMENTATIONS, choices, plan, recorded_choices
 from zoo.layers.normalizations import get_normalization
 from zoo.layers.visibility.base import check_rule
-from zoo.layers.visibility.visible import build_visibility
+from zoo.layers.visibility.visibility import build_visibility
 
 NO_VALUE = "`value` is missing; self-attention is `layer(x, x)`."
 

@@ -13,7 +13,7 @@ from zoo.layers.core.facts import overridden_since
 from zoo.layers.core.lazy import value_of
 from zoo.layers.core.projections import split_at
 from zoo.layers.execution.plan import Execution, has_zero, record
-from zoo.layers.visibility.visible import build_visibility
+from zoo.layers.visibility.visibility import build_visibility
 
 # Queries in a block of causal attention, which are compared with the keys of their own block one by one.
 BLOCK_SIZE = 64
