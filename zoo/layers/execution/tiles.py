@@ -160,25 +160,23 @@ class _Grid:
         """Returns the tiles as `Blocks`."""
         query = _range(rows["query_positions"], (1, 2))
         inputs = {name: Range(ids[:, None, None], ids[:, None, None]) for name, ids in visibility.inputs.items()}
-        inputs |= {
-            name: _range(rows[name], (2, 3), 1) for name in visibility.query_vectors() if name in visibility.inputs
-        }
-        inputs |= {
-            name: _range(columns[name], (2, 3), 0) for name in visibility.key_vectors() if name in visibility.inputs
-        }
-        return Blocks(
-            Range(query.first[:, None], query.last[:, None]), _range(columns["key_positions"], (1, 2)), inputs
-        )
+        for name in visibility.inputs:
+            if name in rows:
+                inputs[name] = _range(rows[name], (2, 3), new_axis=2)
+            elif name in columns:
+                inputs[name] = _range(columns[name], (2, 3), new_axis=1)
+        query = Range(query.first[:, None], query.last[:, None])
+        return Blocks(query, _range(columns["key_positions"], (1, 2)), inputs)
 
 
-def _range(parts, axes, place=None):
+def _range(parts, axes, new_axis=None):
     """Returns the range of the numbers in each part, over the `axes`.
 
-    With a `place`, the parts [I, B, L, 1] become [B, I, 1] (for 1) or [B, 1, I] (for 0).
+    With a `new_axis`, the parts [I, B, L, 1] become [B, I, 1] (for 2) or [B, 1, I] (for 1).
     """
     ends = ops.min(parts, axis=axes), ops.max(parts, axis=axes)
-    if place is not None:
-        ends = (ops.expand_dims(ops.transpose(end), 1 + place) for end in ends)
+    if new_axis is not None:
+        ends = (ops.expand_dims(ops.transpose(end), new_axis) for end in ends)
     return Range(*ends)
 
 
