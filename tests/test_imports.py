@@ -14,7 +14,9 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("zoo", "training", "export", "benchmarks", "experiments", "tests", "examples")
 HAS_A_PART_FOR_EACH_BACKEND = (
+    "zoo.layers.core.graphs",
     "zoo.layers.core.kernels",
+    "zoo.layers.core.loops",
     "zoo.layers.execution.running_softmax",
     "zoo.decoding.while_loops",
 )

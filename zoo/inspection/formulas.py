@@ -19,12 +19,10 @@ from zoo.layers import (
 )
 from zoo.layers.attention.single_head import Attention, SelfAttention
 from zoo.layers.attention.state_attention import StateAttention
-from zoo.layers.scores.additive import AdditiveScore
-from zoo.layers.scores.cosine import CosineScore
-from zoo.layers.scores.general import GeneralScore
+from zoo.layers.scores.additive import AdditiveScore, TanhConcatScore
+from zoo.layers.scores.by_name import PerHeadScore
 from zoo.layers.scores.location import LocationScore
-from zoo.layers.scores.per_head import PerHeadScore
-from zoo.layers.scores.tanh_concat import TanhConcatScore
+from zoo.layers.scores.products import CosineScore, GeneralScore
 
 _FORMULAS = {
     ("query", BaseAttention.project_query): "query",

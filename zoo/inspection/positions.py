@@ -10,8 +10,7 @@ from zoo.inspection.figures import new_figure
 from zoo.inspection.recording import copy_with
 from zoo.layers import LearnedPositions, MultiHeadAttention, RotaryPositions, SinusoidalPositions
 from zoo.layers.positions.absolute import AbsolutePositions
-from zoo.layers.scores.cosine import CosineScore
-from zoo.layers.scores.dot import DotScore
+from zoo.layers.scores.products import CosineScore, DotScore
 
 
 def draw_positions(kind: Any, length: int, dim: int) -> Any:

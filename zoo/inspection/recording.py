@@ -26,7 +26,7 @@ from zoo.layers import (
 from zoo.layers.attention.blocked import BlockedAttention
 from zoo.layers.attention.query_blocks import QueryBlocks
 from zoo.layers.attention.state_attention import StateAttention
-from zoo.layers.scores.dot import DotScore
+from zoo.layers.scores.products import DotScore
 
 
 @dataclass

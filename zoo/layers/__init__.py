@@ -1,4 +1,4 @@
-"""Attention layers and what models are built from them."""
+"""Attention layers, and the layers and objects from which models compose them."""
 
 from zoo.layers.attention.average import AverageAttention
 from zoo.layers.attention.base import BaseAttention

@@ -1,10 +1,10 @@
-"""How the weights of the layers are spread over a mesh of devices; without Keras.
+"""How the weights of the layers are sharded over a mesh of devices; without Keras.
 
-A mesh has up to two axes: one over which each batch is spread, and `model`. Along `model` the weights of one layer are
-split so that what a head or a hidden unit computes stays on one device, and a sum over the devices ends it (Shoeybi et
-al. 2019, "Megatron-LM", section 3, https://arxiv.org/abs/1909.08053). The axis of the batch splits weights as well
-where it is called `fsdp`, along what `model` leaves (Rajbhandari et al. 2020, "ZeRO", section 5,
-https://arxiv.org/abs/1910.02054); where it is called `data`, each of its devices has all that `model` leaves.
+A mesh has up to two axes: one over which each batch is sharded, and `model`. Along `model` the weights of a layer are
+split so that each head or hidden unit is computed on one device, and the layer ends with a sum over the devices
+(Shoeybi et al. 2019, "Megatron-LM", section 3, https://arxiv.org/abs/1909.08053). If the axis of the batch is called
+`fsdp`, it splits weights, too, along a dimension that `model` does not split (Rajbhandari et al. 2020, "ZeRO",
+section 5, https://arxiv.org/abs/1910.02054); if it is called `data`, weights are replicated along it.
 """
 
 import re
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 MODEL, SHARDED = "model", "fsdp"
 
-# The end of a variable's path, and the dimensions that `model` and `fsdp` split by preference, counted from the end.
+# The end of a variable's path, and the dimensions that `model` and `fsdp` preferably split, counted from the end.
 _LAYOUTS = (
     (r"(attention|feed_forward)/output/kernel", {MODEL: -2, SHARDED: -1}),  # sums over heads or hidden units
     (r"embeddings", {MODEL: -2, SHARDED: -1}),  # the tokens
@@ -21,15 +21,15 @@ _LAYOUTS = (
 
 
 def layout_of(path: str, shape: tuple[int, ...], mesh: Mapping[str, int]) -> tuple[str | None, ...]:
-    """Returns the axis of a mesh that splits each dimension of a weight, `None` where none does.
+    """Returns for each dimension of a weight the mesh axis that splits it, or `None`.
 
-    An axis whose preferred dimension it does not divide splits another one. Biases, gains and other vectors are on
-    every device.
+    An axis that does not divide its preferred dimension splits another one. Biases, gains and other vectors are
+    replicated.
 
     Args:
         path: The path of the variable.
         shape: Its shape.
-        mesh: The devices along each axis of the mesh.
+        mesh: The number of devices along each axis of the mesh.
 
     Example:
         >>> layout_of("tiny/block_0/feed_forward/output/kernel", (8, 6), {"data": 2, "model": 4})
@@ -40,8 +40,8 @@ def layout_of(path: str, shape: tuple[int, ...], mesh: Mapping[str, int]) -> tup
     axes: list[str | None] = [None] * len(shape)
     preferred = next((axes for end, axes in _LAYOUTS if re.search(f"(^|[/_]){end}$", path)), {})
     for axis, dimension in preferred.items() if len(shape) > 1 else ():
-        others = sorted(range(-len(shape), 0), key=lambda place: (place != dimension, -shape[place]))
-        free = [place for place in others if axes[place] is None and shape[place] % mesh.get(axis, 1) == 0]
+        ordered = sorted(range(-len(shape), 0), key=lambda index: (index != dimension, -shape[index]))
+        free = [index for index in ordered if axes[index] is None and shape[index] % mesh.get(axis, 1) == 0]
         if mesh.get(axis, 1) > 1 and free:
             axes[free[0]] = axis
     return tuple(axes)

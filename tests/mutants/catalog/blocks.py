@@ -11,7 +11,7 @@ ARRIVING = ("tests/zoo/layers/blocks/test_masks_that_come.py",)
 SCORES = ("tests/zoo/layers/scores/test_scores.py",)
 LOCATION = ("tests/zoo/layers/scores/test_location.py",)
 SHARING = ("tests/zoo/layers/core/test_sharing.py",)
-ACTIVATIONS = ("tests/zoo/layers/core/test_activations.py",)
+ACTIVATIONS = ("tests/zoo/layers/core/test_feed_forward.py",)
 
 MUTANTS: list[Mutant] = [
     Mutant(
@@ -79,21 +79,21 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "scaled dot products are divided by the size itself",
-        "zoo/layers/scores/scaled_dot.py",
+        "zoo/layers/scores/products.py",
         "return query * query.shape[-1] ** -0.5",
         "return query * query.shape[-1] ** -1.0",
         SCORES,
     ),
     Mutant(
         "the normalised additive score divides by the square of a length",
-        "zoo/layers/scores/normalized_additive.py",
+        "zoo/layers/scores/additive.py",
         "return ops.sqrt(ops.sum(ops.square(",
         "return (ops.sum(ops.square(",
         SCORES,
     ),
     Mutant(
         "squares of half-precision vectors overflow in a cosine",
-        "zoo/layers/scores/cosine.py",
+        "zoo/layers/scores/products.py",
         "squares = ops.sum(ops.square(wide), axis=-1, keepdims=True)",
         "squares = ops.cast(ops.sum(ops.square(ops.cast(wide, vectors.dtype)), axis=-1, keepdims=True), wide.dtype)",
         SCORES,
@@ -107,7 +107,7 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "places without a score are attended to",
-        "zoo/layers/scores/per_head.py",
+        "zoo/layers/scores/by_name.py",
         "return self.score.max_keys",
         "return None",
         LOCATION,
@@ -128,14 +128,14 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "the heads of a score share one copy of it",
-        "zoo/layers/scores/per_head.py",
+        "zoo/layers/scores/by_name.py",
         "for head, score in enumerate(self.head_scores)",
         "for head, score in enumerate([self.head_scores[0]] * self.num_heads)",
         SCORES,
     ),
     Mutant(
         "the tanh of GELU has the cube's factor of another formula",
-        "zoo/layers/core/activations.py",
+        "zoo/layers/core/feed_forward.py",
         "approximate=True",
         "approximate=False",
         ACTIVATIONS,

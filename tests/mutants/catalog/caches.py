@@ -58,7 +58,7 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "the queries of a step are in the segment of the first key",
-        "zoo/layers/visibility/visible.py",
+        "zoo/layers/visibility/visibility.py",
         "return ops.take(ids, ops.where(inside, positions, length), axis=1)",
         "return ops.take(ids, ops.where(inside, positions - positions[:1], length), axis=1)",
         RULES,
@@ -114,7 +114,7 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "the state that a scan ends with is the one it began with",
-        "zoo/layers/core/kernels.py",
+        "zoo/layers/core/loops.py",
         "return before.stack(), last",
         "return before.stack(), state",
         STATES,

@@ -12,7 +12,7 @@ ZERO = (f"{EXECUTION}/test_edges_of_execution.py::test_sizes_of_zero",)
 PLAN = (f"{EXECUTION}/test_plan.py",)
 SHORTCUTS = ("tests/zoo/layers/core/test_shortcuts.py",)
 PLAIN = ("tests/zoo/layers/attention/test_plain_calls.py",)
-KERNELS, DROPOUT = (f"{CORE}/test_kernels.py",), (f"{CORE}/test_dropout.py",)
+KERNELS, DROPOUT = (f"{CORE}/test_loops.py",), (f"{CORE}/test_dropout.py",)
 CUTS = ("tests/zoo/layers/attention/test_cuts.py",)
 LOOPS = ("tests/zoo/layers/recurrent/test_loops.py::test_layers_are_those_of_keras",)
 
@@ -27,8 +27,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "tiles that hold nothing visible are computed as well",
         "zoo/layers/execution/tiles.py",
-        "some = ops.logical_and(some, ops.any(self._by_batch(rule.may_see(blocks)), axis=0))",
-        "some = ops.logical_or(some, ops.any(self._by_batch(rule.may_see(blocks)), axis=0))",
+        "any_visible = ops.logical_and(any_visible, ops.any(self._by_batch(rule.may_see(blocks)), axis=0))",
+        "any_visible = ops.logical_or(any_visible, ops.any(self._by_batch(rule.may_see(blocks)), axis=0))",
         (f"{EXECUTION}/test_tiles.py::test_what_no_query_of_a_tile_sees_is_not_computed",),
     ),
     Mutant(
@@ -69,7 +69,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "the gradient of keys and values is that of the last tile alone",
         "zoo/layers/execution/running_softmax.py",
-        "self.read(array, place[kind]) + ops.cast(new, self._sum_type(new))",
+        "self.read(array, index[kind]) + ops.cast(new, self._sum_type(new))",
         "ops.cast(new, self._sum_type(new))",
         AT_ONCE,
     ),
@@ -89,21 +89,21 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "the backward pass of a chunk drops the weights of the next one",
-        "zoo/layers/core/kernels.py",
+        "zoo/layers/core/loops.py",
         "results = run_chunk(index, local)",
         "results = run_chunk(index + 1, local)",
         IN_BOTH_PASSES,
     ),
     Mutant(
         "the last chunk is filled up with zeros",
-        "zoo/layers/core/kernels.py",
+        "zoo/layers/core/loops.py",
         "    last = tensor[..., -1:, :]\n",
         "    last = ops.zeros_like(tensor[..., -1:, :])\n",
         (f"{EXECUTION}/test_execution.py::test_rows_to_spare_have_finite_gradients",),
     ),
     Mutant(
         "gradients of what chunks share add up in half precision",
-        "zoo/layers/core/kernels.py",
+        "zoo/layers/core/loops.py",
         'tf.zeros_like(tensor, keras.backend.result_type(tensor.dtype.name, "float32")) for tensor in shared',
         "tf.zeros_like(tensor) for tensor in shared",
         KERNELS,
@@ -125,8 +125,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "rules that tiles could skip run in chunks",
         "zoo/layers/execution/plan.py",
-        "skips = visible.causal or (visible.rule is not None and visible.rule.skips)",
-        "skips = visible.rule is not None and visible.rule.skips",
+        "skips = visibility.causal or (visibility.rule is not None and visibility.rule.skips)",
+        "skips = visibility.rule is not None and visibility.rule.skips",
         (f"{EXECUTION}/test_tiles.py::test_tiles_are_for_what_can_be_skipped",),
     ),
     Mutant(
@@ -145,7 +145,7 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "a fused kernel attends evenly where nothing is visible",
-        "zoo/layers/execution/fused.py",
+        "zoo/layers/execution/run.py",
         "ops.where(seen, output, ops.cast(0.0, output.dtype))",
         "output",
         (f"{EXECUTION}/test_execution.py::test_a_head_that_sees_nothing_adds_nothing",),
@@ -166,14 +166,14 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "a plan is kept when the layer changes",
-        "zoo/layers/core/saving.py",
+        "zoo/layers/core/base.py",
         "            forget(self)\n",
         "            pass\n",
         PLAN,
     ),
     Mutant(
         "a plan without masks is taken where there are some",
-        "zoo/layers/visibility/visible.py",
+        "zoo/layers/visibility/visibility.py",
         "masked = self.query_mask is None, self.key_mask is None, self.pair_mask is None",
         "masked = ()",
         PLAN,
@@ -208,14 +208,14 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "the deferred gradient of a weight lacks its bias",
-        "zoo/layers/core/kernels.py",
+        "zoo/layers/core/loops.py",
         "return zeros(kernel) if bias is None else zeros(kernel) + bias",
         "return zeros(kernel) if bias is None else zeros(kernel) + tf.stop_gradient(bias)",
         LOOPS,
     ),
     Mutant(
         "the deferred gradient of a weight leaves out the first step",
-        "zoo/layers/core/kernels.py",
+        "zoo/layers/core/loops.py",
         "left = tf.reshape(left_factors[name], [-1, kernel.shape[0]])",
         "left = tf.reshape(left_factors[name] * tf.cast(tf.range(length) > 0, kernel.dtype)[:, None, None], "
         "[-1, kernel.shape[0]])",
@@ -286,7 +286,7 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "a layer does not forget what its score did",
-        "zoo/layers/core/saving.py",
+        "zoo/layers/core/base.py",
         "for holder in _holders.get(self, ()):",
         "for holder in ():",
         PLAIN,
@@ -315,13 +315,13 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "what is read in a branch is kept for outside of it",
         "zoo/layers/core/lazy.py",
-        "if self._known is None or graph is None or self._known[0] is not graph:",
-        "if self._known is None:",
+        "if self._computed is None or graph is None or self._computed[0] is not graph:",
+        "if self._computed is None:",
         SHORTCUTS,
     ),
     Mutant(
         "what a step of decoding assigns is lost",
-        "zoo/layers/core/kernels.py",
+        "zoo/layers/core/graphs.py",
         "            variable._direct_assign(value)",
         "            pass",
         SHORTCUTS,

@@ -9,14 +9,14 @@ VISIBILITY = "zoo/layers/visibility"
 MUTANTS: list[Mutant] = [
     Mutant(
         "the causal mask hides the query's own position",
-        "zoo/layers/visibility/visible.py",
+        "zoo/layers/visibility/visibility.py",
         "self.key_positions <= self.query_positions[:, None]",
         "self.key_positions < self.query_positions[:, None]",
         (f"{ATTENTION}/test_masks.py::test_causal_mask_by_hand",),
     ),
     Mutant(
         "the mask of the queries is ignored",
-        "zoo/layers/visibility/visible.py",
+        "zoo/layers/visibility/visibility.py",
         "if self.query_mask is not None:\n",
         "if self.query_mask is None and False:\n",
         (f"{ATTENTION}/test_masks.py::test_masks_of_a_layer[additive_attention]",),
@@ -30,7 +30,7 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "all heads take the mask of the first one",
-        "zoo/layers/visibility/visible.py",
+        "zoo/layers/visibility/visibility.py",
         "conditions.append(self.pair_mask)",
         "conditions.append(self.pair_mask[:, :1])",
         (f"{ATTENTION}/test_masks.py::test_masks_of_a_layer[grouped_query_attention]",),
@@ -44,7 +44,7 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "queries beyond the keys are in the segment of the first key",
-        "zoo/layers/visibility/visible.py",
+        "zoo/layers/visibility/visibility.py",
         "return ops.take(ids, ops.where(inside, positions, length), axis=1)",
         "return ops.take(ids, ops.where(inside, positions, 0), axis=1)",
         ("tests/zoo/layers/test_agreement.py",),
@@ -65,7 +65,7 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "the output of a query without keys is what the fused kernel makes of it",
-        "zoo/layers/execution/fused.py",
+        "zoo/layers/execution/run.py",
         "output = output if seen is None else ops.where(seen, output, ops.cast(0.0, output.dtype))",
         "output = output if seen is None else ops.where(True, output, ops.cast(0.0, output.dtype))",
         ("tests/zoo/layers/test_matrix.py::test_heads_in_rare_situations",),
@@ -108,8 +108,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "rows that fill up the last tile count as keys",
         "zoo/layers/execution/tiles.py",
-        "exists = here.key_positions < keys",
-        "exists = here.key_positions <= keys",
+        "exists = tile_visibility.key_positions < keys",
+        "exists = tile_visibility.key_positions <= keys",
         (f"{ATTENTION}/test_blocked.py::test_large_windows_are_computed_in_tiles",),
     ),
     Mutant(

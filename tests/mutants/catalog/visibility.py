@@ -36,8 +36,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "global tokens are seen, but see no more than others",
         "zoo/layers/visibility/windows.py",
-        "self._any(lambda p, x=x: ops.equal(x, p), x) for x in (pairs.query, pairs.key)",
-        "self._any(lambda p, x=x: ops.equal(x, p), x) for x in (pairs.key, pairs.key)",
+        "self._at_any(lambda p, x=x: ops.equal(x, p), x) for x in (pairs.query, pairs.key)",
+        "self._at_any(lambda p, x=x: ops.equal(x, p), x) for x in (pairs.key, pairs.key)",
         RULES,
     ),
     Mutant(

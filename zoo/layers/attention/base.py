@@ -8,17 +8,16 @@ from keras import backend, ops
 from zoo.layers.attention import cache as caches
 from zoo.layers.attention.description import AttentionDescription
 from zoo.layers.core import masks
-from zoo.layers.core.biases import check_bias, repeat_bias_rows
-from zoo.layers.core.calls import ReturnsMore
-from zoo.layers.core.kernels import axis_size
+from zoo.layers.core.base import ReturnsMore
+from zoo.layers.core.facts import PLAIN, memos, promises, remembered
+from zoo.layers.core.graphs import axis_size
 from zoo.layers.core.lazy import computed_from, length_of, value_of
-from zoo.layers.core.memo import memos, remembered
-from zoo.layers.core.overrides import PLAIN, promises
+from zoo.layers.core.masks import check_bias, repeat_bias_rows
 from zoo.layers.execution import run
 from zoo.layers.execution.plan import IMPLEMENTATIONS, choices, plan, recorded_choices
 from zoo.layers.normalizations import get_normalization
 from zoo.layers.visibility.base import check_rule
-from zoo.layers.visibility.visible import build_visibility
+from zoo.layers.visibility.visibility import build_visibility
 
 NO_VALUE = "`value` is missing; self-attention is `layer(x, x)`."
 

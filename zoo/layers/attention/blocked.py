@@ -6,11 +6,11 @@ from keras import ops
 
 from zoo.layers.attention.multi_head import MultiHeadAttention
 from zoo.layers.attention.query_blocks import QueryBlocks
-from zoo.layers.core.biases import rank_4
-from zoo.layers.core.kernels import axis_size
+from zoo.layers.core.graphs import axis_size
+from zoo.layers.core.masks import rank_4
 from zoo.layers.execution.plan import has_zero, plan
 from zoo.layers.visibility.base import Pairs, VisibilityRule
-from zoo.layers.visibility.visible import Visibility
+from zoo.layers.visibility.visibility import Visibility
 
 
 class BlockedAttention(MultiHeadAttention):

@@ -2,9 +2,9 @@
 
 from keras import backend, ops
 
+from zoo.layers.core.base import KeepsQuantization
 from zoo.layers.core.dropout import drop_weights
-from zoo.layers.core.overrides import IN_KERNEL, PAIRWISE, PLAIN, UNPLACED, keeps, promises
-from zoo.layers.core.saving import KeepsQuantization
+from zoo.layers.core.facts import IN_KERNEL, PAIRWISE, PLAIN, UNPLACED, keeps, promises
 from zoo.layers.normalizations import SoftmaxNormalization
 
 # The steps that `compute_attention` contains.
@@ -128,7 +128,7 @@ class AttentionDescription(KeepsQuantization):
         """Returns whether scores and weighted sums can be computed in tiles of queries × keys.
 
         Each score, and each term of a sum, must then depend on its own query, key and positions alone. A subclass that
-        overrides one of these methods marks it as `PAIRWISE`, see `zoo.layers.core.overrides`.
+        overrides one of these methods marks it as `PAIRWISE`, see `zoo.layers.core.facts`.
         """
         is_pairwise = keeps(self, PAIRWISE, ("attend_rows", "compare", "normalize", "weighted_sum"))
         return self.has_softmax and not self.needs_all_keys and is_pairwise

@@ -5,7 +5,7 @@ from keras import ops
 
 from zoo.layers.attention.multi_head import MultiHeadAttention
 from zoo.layers.core.checks import check_size
-from zoo.layers.core.overrides import IN_KERNEL, PAIRWISE, promises
+from zoo.layers.core.facts import IN_KERNEL, PAIRWISE, promises
 from zoo.layers.core.projections import reshape
 
 

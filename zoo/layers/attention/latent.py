@@ -6,7 +6,7 @@ from keras import ops
 from zoo.layers.attention.base import check_built
 from zoo.layers.attention.grouped_query import SharedMemoryAttention
 from zoo.layers.core.checks import check_size
-from zoo.layers.core.overrides import IN_KERNEL, keeps
+from zoo.layers.core.facts import IN_KERNEL, keeps
 from zoo.layers.core.projections import (
     apply_positionwise,
     project_heads,

@@ -6,9 +6,9 @@ from zoo.layers.attention import cache as caches
 from zoo.layers.attention.multi_head import MultiHeadAttention
 from zoo.layers.attention.wide_state import WideState
 from zoo.layers.core import masks
+from zoo.layers.core.facts import overridden_since
 from zoo.layers.core.lazy import value_of
-from zoo.layers.core.overrides import overridden_since
-from zoo.layers.visibility.visible import build_visibility
+from zoo.layers.visibility.visibility import build_visibility
 
 # Options of `MultiHeadAttention` that act on scores and their softmax, with their defaults.
 _UNSUPPORTED_OPTIONS = {"score": None, "share_score": True, "logit_softcap": None, "dropout": 0.0}

@@ -8,9 +8,10 @@ from keras import ops
 
 from zoo.layers.attention.single_head import Attention
 from zoo.layers.core.dropout import FixedSeed, seeds_of_parts
-from zoo.layers.core.kernels import LOWEST_SCORE, scan_states
+from zoo.layers.core.loops import scan_states
+from zoo.layers.core.softmax import LOWEST_SCORE
 from zoo.layers.execution.plan import has_zero
-from zoo.layers.visibility.visible import Visibility
+from zoo.layers.visibility.visibility import Visibility
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,19 +7,19 @@ import keras
 from keras import backend, ops
 
 from zoo.layers.attention.base import NO_VALUE, BaseAttention, check_built
-from zoo.layers.core.biases import rank_4
 from zoo.layers.core.checks import check_size
 from zoo.layers.core.constants import constant_of
 from zoo.layers.core.dropout import drop_weights
+from zoo.layers.core.facts import IN_KERNEL, PAIRWISE, PLAIN, UNPLACED, keeps, overridden_since, promises
 from zoo.layers.core.kernels import fused_attention, products
+from zoo.layers.core.masks import rank_4
 from zoo.layers.core.normalization import make_normalization
-from zoo.layers.core.overrides import IN_KERNEL, PAIRWISE, PLAIN, UNPLACED, keeps, overridden_since, promises
 from zoo.layers.core.projections import effective_kernel, is_plain, join_heads, project_heads, projection
 from zoo.layers.core.softmax import masked_softmax
 from zoo.layers.positions.base import Positions
 from zoo.layers.scores import get_score
-from zoo.layers.scores.dot import DotScore
-from zoo.layers.scores.per_head import PerHeadScore
+from zoo.layers.scores.by_name import PerHeadScore
+from zoo.layers.scores.products import DotScore
 
 _STEPS = ("attend_rows", "compare", "compare_heads", "cap_scores", "normalize", "weighted_sum", "sum_heads")
 

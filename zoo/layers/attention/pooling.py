@@ -3,9 +3,8 @@
 import keras
 from keras import ops
 
-from zoo.layers.core.calls import ReturnsMore
+from zoo.layers.core.base import ReturnsMore, SavesOptions
 from zoo.layers.core.checks import check_size
-from zoo.layers.core.saving import SavesOptions
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")

@@ -3,10 +3,9 @@
 import keras
 from keras import ops
 
-from zoo.layers.core.calls import ReturnsMore
+from zoo.layers.core.base import KeepsQuantization, ReturnsMore
 from zoo.layers.core.checks import check_layer, check_size
 from zoo.layers.core.masks import check_mask, zero_masked
-from zoo.layers.core.saving import KeepsQuantization
 from zoo.layers.core.softmax import masked_softmax
 from zoo.layers.scores import get_score
 

@@ -3,8 +3,7 @@
 from keras import ops
 
 from zoo.layers.core import masks
-from zoo.layers.core.calls import ReturnsMore
-from zoo.layers.core.saving import KeepsQuantization
+from zoo.layers.core.base import KeepsQuantization, ReturnsMore
 
 
 class SelfMixing(ReturnsMore, KeepsQuantization):

@@ -6,17 +6,13 @@ from keras import ops
 from zoo.layers.attention.base import NO_VALUE, BaseAttention, check_built
 from zoo.layers.core.checks import check_size
 from zoo.layers.core.dropout import drop_weights
-from zoo.layers.core.overrides import PAIRWISE, PLAIN, UNPLACED, promises
+from zoo.layers.core.facts import PAIRWISE, PLAIN, UNPLACED, promises
 from zoo.layers.core.projections import apply_positionwise, projection
 from zoo.layers.core.softmax import masked_softmax
 from zoo.layers.scores import get_score
-from zoo.layers.scores.additive import AdditiveScore
+from zoo.layers.scores.additive import AdditiveScore, ConcatScore
 from zoo.layers.scores.base import Score
-from zoo.layers.scores.concat import ConcatScore
-from zoo.layers.scores.cosine import CosineScore
-from zoo.layers.scores.dot import DotScore
-from zoo.layers.scores.general import GeneralScore
-from zoo.layers.scores.scaled_dot import ScaledDotScore
+from zoo.layers.scores.products import CosineScore, DotScore, GeneralScore, ScaledDotScore
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")

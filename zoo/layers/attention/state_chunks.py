@@ -7,7 +7,7 @@ sums of logarithms is computed, so that no factor overflows and no precision is 
 from keras import ops
 
 from zoo.layers.attention.query_blocks import QueryBlocks
-from zoo.layers.core.kernels import scan_states
+from zoo.layers.core.loops import scan_states
 from zoo.layers.execution.plan import has_loops
 from zoo.layers.positions.base import consecutive
 

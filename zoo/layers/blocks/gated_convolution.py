@@ -5,11 +5,10 @@ import math
 import keras
 from keras import ops
 
-from zoo.layers.core.calls import ReturnsMore, pack_results, single_mask
+from zoo.layers.core.base import KeepsQuantization, ReturnsMore, pack_results
 from zoo.layers.core.checks import check_layer, check_padding, check_size
 from zoo.layers.core.dropout import Dropout
-from zoo.layers.core.masks import check_mask, zero_masked
-from zoo.layers.core.saving import KeepsQuantization
+from zoo.layers.core.masks import check_mask, single_mask, zero_masked
 
 # The sum of two terms of equal variance keeps that variance.
 HALF = math.sqrt(0.5)

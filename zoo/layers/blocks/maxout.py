@@ -3,9 +3,9 @@
 import keras
 from keras import ops
 
+from zoo.layers.core.base import SavesOptions
 from zoo.layers.core.checks import check_size
 from zoo.layers.core.projections import sizes_of
-from zoo.layers.core.saving import SavesOptions
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")

@@ -1,13 +1,12 @@
 """Base of the Transformer blocks: residual connections around their sublayers."""
 
 from zoo.layers.attention import cache as caches
-from zoo.layers.core.calls import ReturnsMore
+from zoo.layers.core.base import ReturnsMore, SavesOptions
 from zoo.layers.core.checks import check_layer
 from zoo.layers.core.dropout import Dropout
 from zoo.layers.core.lazy import length_of, value_of
 from zoo.layers.core.masks import check_mask, sizes_differ, slice_mask
 from zoo.layers.core.normalization import NORMALIZATIONS, make_normalization
-from zoo.layers.core.saving import SavesOptions
 
 
 class TransformerBlock(ReturnsMore, SavesOptions):

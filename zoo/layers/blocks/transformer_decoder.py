@@ -5,8 +5,9 @@ from keras import ops
 
 from zoo.layers.attention import cache as caches
 from zoo.layers.blocks.transformer_base import TransformerBlock
-from zoo.layers.core.calls import pack_results, single_mask
+from zoo.layers.core.base import pack_results
 from zoo.layers.core.lazy import value_of
+from zoo.layers.core.masks import single_mask
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")

@@ -3,7 +3,7 @@
 import keras
 
 from zoo.layers.blocks.transformer_base import TransformerBlock
-from zoo.layers.core.calls import pack_results
+from zoo.layers.core.base import pack_results
 from zoo.layers.core.normalization import make_normalization
 
 

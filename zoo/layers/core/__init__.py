@@ -1,1 +1,1 @@
-"""What all layers are built on: masks, softmax, kernels of each backend, projections, checks, saving."""
+"""Foundations of the layers: base classes, masks, softmax, operations that differ by backend, projections, checks."""

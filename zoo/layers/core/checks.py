@@ -1,4 +1,4 @@
-"""Checks of options."""
+"""Checks of the layers' options."""
 
 import numbers
 
@@ -8,9 +8,7 @@ PADDINGS = ("same", "causal")
 
 
 def check_size(name, size, optional=False):
-    """Returns a positive integer of Python or NumPy as a plain one, which a configuration can hold.
-
-    With `optional` it may be `None`.
+    """Returns a positive integer of Python or NumPy as a Python integer; with `optional` it may be `None`.
 
     Raises:
         ValueError: For any other value.
@@ -26,7 +24,7 @@ def check_padding(padding):
     """Returns the padding of a convolution, `"same"` or `"causal"`.
 
     Raises:
-        ValueError: For another.
+        ValueError: For any other value.
     """
     if padding not in PADDINGS:
         raise ValueError(f"`padding` must be one of {', '.join(PADDINGS)}. Received: padding={padding!r}.")

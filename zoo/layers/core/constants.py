@@ -1,6 +1,6 @@
-"""What layers compute of their weights alone: in decoding once before the loop, and not at every step.
+"""Constants of layers: tensors computed from weights alone, in decoding once before the loop and not at every step.
 
-A layer has such a constant if it has a method `constant`, which returns nested tensors, or `None` for none.
+A layer that has such tensors has a method `constant`, which returns nested tensors, or `None` for none.
 """
 
 import contextlib
@@ -9,38 +9,38 @@ from typing import Any
 
 import keras
 
-from zoo.layers.core.kernels import as_tensor
+from zoo.layers.core.graphs import as_tensor
 
 _constants: ContextVar[dict[int, Any] | None] = ContextVar("constants", default=None)  # by the layer's identity
 
 
 def constant_of(layer):
-    """Returns what `layer.constant()` returned when the innermost `computed_constants` began; `None` outside of one."""
+    """Returns the constant of a layer, as computed by an enclosing `computed_constants`; `None` outside of one."""
     return (_constants.get() or {}).get(id(layer))
 
 
 @contextlib.contextmanager
-def computed_constants(layers, given=()):
-    """A context in which the constants of layers are computed already.
+def computed_constants(layers, values=()):
+    """Returns a context in which the constants of layers have been computed.
 
-    Those that a context outside this one has stay as they are.
+    Constants of an enclosing context are not computed again.
 
     Args:
-        layers: The layers, which have a method `constant`.
-        given: Constants of the first of them that need not be computed.
+        layers: Layers with a method `constant`.
+        values: Constants of the first layers, which are not computed.
     """
     layers = list(layers)
-    known = dict(zip(map(id, layers), given, strict=False)) | (_constants.get() or {})
+    constants = dict(zip(map(id, layers), values, strict=False)) | (_constants.get() or {})
     for layer in layers:
-        if id(layer) not in known:
-            known[id(layer)] = layer.constant()
-    with _set(known):
+        if id(layer) not in constants:
+            constants[id(layer)] = layer.constant()
+    with _set(constants):
         yield
 
 
 @contextlib.contextmanager
 def read_constants():
-    """A context in which all constants are tensors: variables that hold some are read now, and not in a loop."""
+    """Returns a context in which all constants are tensors, so that variables are read now and not in a loop."""
     with _set(keras.tree.map_structure(as_tensor, _constants.get() or {})):
         yield
 

@@ -1,4 +1,4 @@
-"""Dropout that draws fewer random bits, and dropout of attention weights that are computed in parts."""
+"""Dropout that draws fewer random bits, and dropout of attention weights that are computed part by part."""
 
 import keras
 from keras import ops
@@ -9,9 +9,9 @@ from zoo.layers.core.kernels import RANDOM_BITS, has_random_bits, random_bits
 class Dropout(keras.layers.Dropout):
     """Keras' dropout, with masks at half the cost on TensorFlow and JAX.
 
-    Each element is zeroed with probability `rate`, and the others are divided by `1 − rate`. Keras turns 32 random bits
-    for each element into a float and compares it with the rate; here 16 bits are compared, which rounds the rate to a
-    multiple of 2⁻¹⁶. On JAX that is for tensors whose last axis is even.
+    Each element is zeroed with probability `rate`, and the others are divided by `1 − rate`. Keras converts 32 random
+    bits for each element into a float and compares it with the rate; this layer compares 16 bits, which rounds the rate
+    to a multiple of 2⁻¹⁶. On JAX it does so if the last axis is even.
 
     Reference:
         Srivastava et al. 2014, "Dropout: A Simple Way to Prevent Neural Networks from Overfitting", section 4,
@@ -29,7 +29,7 @@ class Dropout(keras.layers.Dropout):
 
 
 class FixedSeed(keras.random.SeedGenerator):
-    """A seed that is known already: what is computed twice draws the same random numbers both times."""
+    """A seed generator that returns the same seed every time, so that recomputed dropout draws the same mask."""
 
     def __init__(self, seed):
         self.seed = seed
@@ -40,10 +40,10 @@ class FixedSeed(keras.random.SeedGenerator):
 
 
 def seeds_of_parts(seed, parts):
-    """Returns a seed for each of the parts of these numbers [...], [..., 2], from that of the whole call [2]."""
+    """Returns a seed for each part, [..., 2], from the seed of the call [2] and the numbers of the parts [...]."""
     return seed + ops.cast(ops.stack([parts * 40503, ops.zeros_like(parts)], axis=-1), seed.dtype)
 
 
 def drop_weights(weights, rate, seed):
-    """Returns attention weights [..., T, S] after dropout; without a seed, `None`, it is not active."""
+    """Returns attention weights [..., T, S] after dropout, or as they are if the seed is `None`."""
     return weights if seed is None else keras.random.dropout(weights, rate, seed=FixedSeed(seed))

@@ -1,25 +1,46 @@
-"""Position-wise feed-forward network."""
+"""Position-wise feed-forward networks, and activations by name."""
 
 import keras
 
-from zoo.layers.core.activations import get_activation
+from zoo.layers.core.base import KeepsQuantization
 from zoo.layers.core.checks import check_size
 from zoo.layers.core.dropout import Dropout
 from zoo.layers.core.projections import apply_positionwise, multiply, projection
-from zoo.layers.core.saving import KeepsQuantization
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+def gelu_tanh(inputs):
+    """Returns `x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³)))`, GPT-2's approximation of GELU.
+
+    Args:
+        inputs: A tensor of any shape.
+
+    Reference:
+        Hendrycks and Gimpel 2016, "Gaussian Error Linear Units", section 2, https://arxiv.org/abs/1606.08415
+    """
+    return keras.activations.gelu(inputs, approximate=True)
+
+
+def get_activation(name):
+    """Returns an activation by name, `"gelu_tanh"` or one of Keras' names, or a callable as it is.
+
+    Raises:
+        ValueError: For an unknown name.
+    """
+    return gelu_tanh if name == "gelu_tanh" else keras.activations.get(name)
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class FeedForward(KeepsQuantization):
-    """Two linear maps with a nonlinearity between them: `activation(x W₁ + b₁) W₂ + b₂`, each position by itself.
+    """Position-wise feed-forward network: `activation(x W₁ + b₁) W₂ + b₂`.
 
     Args:
-        intermediate_dim: Size between the two maps, a positive integer.
-        activation: Nonlinearity, by name (`"relu"`, `"gelu"`, `"silu"`, …, or `"gelu_tanh"`: GPT-2's approximation of
+        intermediate_dim: Size of the hidden layer, a positive integer.
+        activation: Activation by name (`"relu"`, `"gelu"`, `"silu"`, …, or `"gelu_tanh"`: GPT-2's approximation of
             GELU) or as a callable.
-        dropout: Rate of dropout after the nonlinearity.
+        dropout: Rate of dropout after the activation.
         seed: Seed of the dropout.
-        use_bias: Whether the maps have biases.
+        use_bias: Whether the projections have biases.
 
     Call arguments:
         inputs: [B, T, D].
@@ -52,7 +73,7 @@ class FeedForward(KeepsQuantization):
         self.dropout_layer = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
     def dense(self, name, size, activation=None):
-        """Returns a linear map with the options of this layer."""
+        """Returns a projection with the options of this layer."""
         return projection(self, size, name, self.use_bias, activation=activation)
 
     def build(self, input_shape):
@@ -61,7 +82,7 @@ class FeedForward(KeepsQuantization):
         self.output_dense.build((*input_shape[:-1], self.intermediate_dim))
 
     def intermediate(self, inputs):
-        """Returns the hidden layer between the two maps, [P, intermediate_dim] from [P, D]."""
+        """Returns the hidden layer, [P, intermediate_dim] from [P, D]."""
         return multiply(self.intermediate_dense, inputs)
 
     def call(self, inputs, training=None):
@@ -79,17 +100,17 @@ class FeedForward(KeepsQuantization):
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class GatedFeedForward(FeedForward):
-    """Feed-forward network with a gate: `(activation(x W) ⊙ x V) W₂`, each position by itself.
+    """Position-wise feed-forward network with a gate: `(activation(x W) ⊙ x V) W₂`.
 
-    SwiGLU with the activation `"silu"`, GEGLU with `"gelu"`, ReGLU with `"relu"`, and Dauphin's GLU with `"sigmoid"`.
-    It has three maps where `FeedForward` has two: with two thirds of its `intermediate_dim` the costs are equal.
+    This is SwiGLU with the activation `"silu"`, GEGLU with `"gelu"`, ReGLU with `"relu"`, and Dauphin's GLU with
+    `"sigmoid"`. It has three projections and `FeedForward` two: at two thirds of the size, the costs are equal.
 
     Args:
-        intermediate_dim: Size of the gate and of what it multiplies, a positive integer.
-        activation: Nonlinearity of the gate, by name or as a callable.
+        intermediate_dim: Size of the hidden layer, a positive integer.
+        activation: Activation of the gate, by name or as a callable.
         dropout: Rate of dropout after the gate.
         seed: Seed of the dropout.
-        use_bias: Whether the maps have biases.
+        use_bias: Whether the projections have biases.
 
     Call arguments:
         inputs: [B, T, D].

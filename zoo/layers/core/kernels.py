@@ -1,14 +1,7 @@
-"""Operations that differ by backend: fused attention, random bits, gradients, and loops with gradients of their own.
-
-But for `running_softmax`, no other module of the layers knows the backends. Keras has no operation for a loop that
-keeps nothing for the backward pass (`checkpointed_map`), nor for one that computes the gradients of its weights after
-its last step (`deferred_gradient_loop`).
-"""
+"""Operations that differ by backend: fused attention, matrix products, sums of rows, random bits, gradients."""
 
 import contextlib
-import functools
 import importlib
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -16,91 +9,23 @@ import keras
 from keras import ops
 
 
+def has_accelerator():
+    """Returns whether the backend is JAX on a GPU or a TPU."""
+    return keras.backend.backend() == "jax" and importlib.import_module("jax").default_backend() != "cpu"
+
+
 def has_fused_attention():
-    """Returns whether `keras.ops.dot_product_attention` is a kernel of its own here, not just two products."""
+    """Returns whether `keras.ops.dot_product_attention` is a fused kernel on this backend, not just two products."""
     if keras.backend.backend() == "jax":
         return importlib.import_module("jax").default_backend() == "gpu"
     return keras.backend.backend() == "torch"
 
 
-_NO_GRAPH = object()
-
-
-def graph_here():
-    """Returns what tells apart where operations go; `None` if nothing does, as while JAX traces."""
-    if keras.backend.backend() == "jax":
-        return None
-    if keras.backend.backend() != "tensorflow":
-        return _NO_GRAPH
-    tf = importlib.import_module("tensorflow")
-    return _NO_GRAPH if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
-
-
-def axis_size(tensor, axis):
-    """Returns the size of an axis: an integer, or if it is unknown a scalar tensor.
-
-    `ops.shape` computes all unknown sizes on TensorFlow; here it is this one alone, and once for each tensor of a
-    graph: the three projections of one sequence share the operations that find out its length.
-    """
-    size = tensor.shape[axis]
-    if size is not None:
-        return size
-    if keras.backend.backend() != "tensorflow" or isinstance(tensor, keras.KerasTensor):
-        return ops.shape(tensor)[axis]
-    tf = importlib.import_module("tensorflow")
-    if tf.executing_eagerly():
-        return tf.shape(tensor)[axis]
-    graph = tf.compat.v1.get_default_graph()
-    known = getattr(graph, "_attention_zoo_sizes", None)
-    if known is None:  # it lives as long as the graph
-        known = graph._attention_zoo_sizes = {}
-    key, axis = tensor.ref(), axis % len(tensor.shape)
-    if (key, None) not in known:
-        known[key, None] = tf.shape(tensor)
-    if (key, axis) not in known:
-        known[key, axis] = known[key, None][axis]
-    return known[key, axis]
-
-
-def as_tensor(value):
-    """Returns the value of TensorFlow's own variables, which an export holds, and anything else as it is."""
-    if value is None or keras.backend.backend() != "tensorflow":
-        return value
-    tf = importlib.import_module("tensorflow")
-    return tf.convert_to_tensor(value) if isinstance(value, tf.Variable) else value
-
-
-def read_once(variables):
-    """Returns a context in which variables are what they are now: a loop in a graph reads them before it begins."""
-    if keras.backend.backend() != "tensorflow":
-        return contextlib.nullcontext()
-    tf = importlib.import_module("tensorflow")
-
-    def read():
-        return [(variable, tf.convert_to_tensor(variable.value)) for variable in variables]
-
-    class ReadOnce(keras.StatelessScope):
-        """Reads what was read before; what is assigned is assigned, and read anew."""
-
-        def add_update(self, update):
-            variable, value = update
-            self.state_mapping.pop(id(variable), None)
-            variable._direct_assign(value)
-
-    # Whatever the layer around this computes in, variables are read in their own dtype, and cast where they are used.
-    return ReadOnce(state_mapping=autocasting("float32", read)())
-
-
-def has_accelerator():
-    """Returns whether this is JAX on a GPU or a TPU."""
-    return keras.backend.backend() == "jax" and importlib.import_module("jax").default_backend() != "cpu"
-
-
 def fuses_masks():
-    """Returns whether the kernel may be given a mask or a bias.
+    """Returns whether the fused kernel may take a mask or a bias.
 
-    With either, cuDNN's backward pass gives NaN for queries whose scores are all below about −88, which those of
-    padding are (seen on an H100, JAX 0.11.2; https://github.com/pytorch/pytorch/issues/196678).
+    With either, cuDNN's backward pass returns NaN for queries whose scores are all below about −88, such as those of
+    padding (observed on an H100, JAX 0.11.2; https://github.com/pytorch/pytorch/issues/196678).
     """
     return keras.backend.backend() != "jax" or not has_fused_attention()
 
@@ -109,10 +34,10 @@ def fused_attention(query, key, value, mask, bias, is_causal=False):
     """Returns `softmax(query keyᵀ + bias) value` by `keras.ops.dot_product_attention`, [B, N, T, H].
 
     Queries [B, N, T, D] are scaled, keys [B, N, S, D] and values [B, N, S, H]; mask (boolean) and bias (float)
-    broadcast to [B, N, T, S], or are `None`. With `is_causal`, T = S and query t sees the keys up to t.
+    broadcast to [B, N, T, S], or are `None`. With `is_causal`, T = S and query t attends to the keys up to t.
     """
     size = value.shape[-1]
-    if keras.backend.backend() == "jax":  # which needs D = H: zeros change no product, and are cut from the output
+    if keras.backend.backend() == "jax":  # requires D = H; zeros change no product, and are cut from the output
         largest = max(query.shape[-1], size)
         query, key, value = (_pad_last_axis(tensor, largest) for tensor in (query, key, value))
     heads = (ops.swapaxes(tensor, 1, 2) for tensor in (query, key, value))
@@ -124,10 +49,10 @@ def fused_attention(query, key, value, mask, bias, is_causal=False):
 
 
 def without_cudnn():
-    """Returns a context in which PyTorch chooses among its other kernels; see `fuses_masks`."""
+    """Returns a context in which PyTorch does not choose cuDNN's kernel; see `fuses_masks`."""
     attention = importlib.import_module("torch.nn.attention")
-    kinds = attention.SDPBackend
-    return attention.sdpa_kernel([kinds.FLASH_ATTENTION, kinds.EFFICIENT_ATTENTION, kinds.MATH])
+    backends = attention.SDPBackend
+    return attention.sdpa_kernel([backends.FLASH_ATTENTION, backends.EFFICIENT_ATTENTION, backends.MATH])
 
 
 def _pad_last_axis(tensor, size):
@@ -136,55 +61,10 @@ def _pad_last_axis(tensor, size):
     return ops.pad(tensor, [(0, 0)] * (len(tensor.shape) - 1) + [(0, missing)]) if missing else tensor
 
 
-# Of what is masked: below any score with any bias.
-LOWEST_SCORE = -3.4e38
-
-
-def sums_of_rows(rows, numbers, count):
-    """Returns the sums of the rows [R, M] that have the same number, [count, M]; `numbers` [R] are below `count`.
-
-    On PyTorch Keras infers no shapes of `ops.segment_sum` without computing it, nor sums none.
-    """
-    if keras.backend.backend() != "torch":
-        return ops.segment_sum(rows, numbers, num_segments=count)
-    torch = importlib.import_module("torch")
-    return torch.zeros((count, rows.shape[1]), dtype=rows.dtype, device=rows.device).index_add(0, numbers, rows)
-
-
-RANDOM_BITS = 16  # in each integer of `random_bits`
-
-
-def has_random_bits(shape):
-    """Returns whether `random_bits` has some of this shape; else they would cost as much as Keras' random numbers."""
-    if keras.backend.backend() == "jax":
-        return bool(shape) and all(isinstance(size, int) for size in shape) and shape[-1] % 2 == 0
-    return keras.backend.backend() == "tensorflow"
-
-
-def random_bits(tensor, seed):
-    """Returns random integers of `RANDOM_BITS` bits in the shape of a tensor, uint16, two from each 32 bits drawn.
-
-    The seed is two integers.
-    """
-    *leading, size = tensor.shape
-    if keras.backend.backend() == "jax":  # pairs of the last axis, so that the others can be spread over devices
-        jax = importlib.import_module("jax")
-        pairs = jax.random.bits(seed, (*leading, size // 2), "uint32")
-        return ops.reshape(jax.lax.bitcast_convert_type(pairs, "uint16"), tensor.shape)
-    tf = importlib.import_module("tensorflow")
-    shape, seed = tf.shape(tensor), tf.cast(seed, "int32")
-    if size is None or size % 2:
-        total = tf.reduce_prod(shape)
-        pairs = tf.random.stateless_uniform([(total + 1) // 2], seed, None, None, "int32")
-        return tf.reshape(tf.reshape(tf.bitcast(pairs, "uint16"), [-1])[:total], shape)
-    pairs = tf.random.stateless_uniform(shape // [*(1 for _ in leading), 2], seed, None, None, "int32")
-    return tf.reshape(tf.bitcast(pairs, "uint16"), shape)
-
-
 def products(query, key):
     """Returns `query · keyᵀ`, [..., T, S], of queries [..., T, D] and keys [..., S, D].
 
-    TensorFlow's own operation transposes nothing; Keras' would copy all keys, at every step of decoding.
+    TensorFlow's own operation transposes nothing; Keras' operation would copy all keys, at every step of decoding.
     """
     is_same = getattr(query, "dtype", None) == getattr(key, "dtype", None)
     if keras.backend.backend() != "tensorflow" or not is_same or isinstance(query, keras.KerasTensor):
@@ -200,343 +80,45 @@ def matmul_transposed(inputs, matrix):
     return ops.reshape(products(rows, matrix), (*ops.shape(inputs)[:-1], matrix.shape[0]))
 
 
-# A map over chunks that is recomputed in the backward pass (gradient checkpointing).
+def sums_of_rows(rows, numbers, count):
+    """Returns the sums of the rows [R, M] with the same number, [count, M]; `numbers` [R] are below `count`.
 
-
-def checkpointed_map(function, rows, shared, variables, num_outputs, dtype, chunk_size, jit_backward=False):
-    """Returns `function` of all rows, computed chunk by chunk, and recomputed chunk by chunk in the backward pass.
-
-    The chunks are computed in order, so that the intermediate results of only one are in memory at any time.
-
-    Args:
-        function: Called with a chunk of `rows`, with `shared` and with the number of the chunk; returns a tuple of
-            tensors [..., chunk_size, D].
-        rows: Dict of tensors [..., T, D].
-        shared: Dict of tensors that every chunk needs.
-        variables: The weights that `function` reads.
-        num_outputs: Number of tensors that `function` returns.
-        dtype: Their dtype.
-        chunk_size: Rows in a chunk, an integer or a scalar tensor.
-        jit_backward: Whether XLA compiles the backward pass on TensorFlow, if it is part of a graph of known sizes:
-            worth it if `function` makes large tensors element by element. The forward pass is never compiled, since
-            exported graphs must not need XLA.
+    On PyTorch, Keras cannot infer the shape of `ops.segment_sum` without computing it, nor sum zero rows.
     """
-    length = ops.shape(next(iter(rows.values())))[-2]
-    count = (length + chunk_size - 1) // chunk_size
-    count = count if isinstance(count, int) else ops.maximum(count, 1)  # of no rows, too, results have a shape
-    chunks = {name: split_chunks(tensor, count, chunk_size) for name, tensor in rows.items()}
-    run = {"tensorflow": _map_tensorflow, "jax": _map_jax, "torch": _map_torch}[keras.backend.backend()]
-    results = run(autocasting(dtype, function), chunks, shared, variables, num_outputs, dtype, count, jit_backward)
-    return tuple(join_chunks(result, length) for result in results)
+    if keras.backend.backend() != "torch":
+        return ops.segment_sum(rows, numbers, num_segments=count)
+    torch = importlib.import_module("torch")
+    return torch.zeros((count, rows.shape[1]), dtype=rows.dtype, device=rows.device).index_add(0, numbers, rows)
 
 
-def split_chunks(tensor, count, size):
-    """Returns [count, ..., size, D] from [..., T, D]; the last chunk is filled up with copies of the last row.
+RANDOM_BITS = 16  # in each integer of `random_bits`
 
-    These are cut off later, but their gradient must be finite, too, which no score guarantees for zeros.
+
+def has_random_bits(shape):
+    """Returns whether `random_bits` supports a shape; for others it would cost as much as Keras' random numbers."""
+    if keras.backend.backend() == "jax":
+        return bool(shape) and all(isinstance(size, int) for size in shape) and shape[-1] % 2 == 0
+    return keras.backend.backend() == "tensorflow"
+
+
+def random_bits(tensor, seed):
+    """Returns random integers of `RANDOM_BITS` bits in the shape of a tensor, uint16, two from each 32 bits drawn.
+
+    The seed consists of two integers.
     """
-    shape = list(ops.shape(tensor))
-    last = tensor[..., -1:, :]
-    if not isinstance(shape[-2], int):  # there may be none
-        nothing = ops.zeros((*shape[:-2], 1, shape[-1]), dtype=tensor.dtype)
-        last = ops.concatenate([nothing, last], axis=-2)[..., -1:, :]
-    padding = ops.broadcast_to(last, (*shape[:-2], count * size - shape[-2], shape[-1]))
-    padded = ops.concatenate([tensor, padding], axis=-2)
-    chunks = ops.reshape(padded, (*shape[:-2], count, size, shape[-1]))
-    return ops.moveaxis(chunks, -3, 0)
-
-
-def join_chunks(chunks, length):
-    """Returns [..., T, D] from [count, ..., size, D]."""
-    chunks = ops.moveaxis(chunks, 0, -3)
-    shape = ops.shape(chunks)
-    rows = ops.reshape(chunks, (*shape[:-3], shape[-3] * shape[-2], shape[-1]))[..., :length, :]
-    # Chunks of unknown size leave the number of rows unknown, which may be known.
-    return ops.reshape(rows, (*shape[:-3], length, shape[-1]))
-
-
-class _Autocast(keras.layers.Layer):
-    """Makes Keras cast the weights that a function reads, when recomputed outside of the layer's call as inside it."""
-
-    def call(self, function):
-        return function()
-
-
-def autocasting(dtype, function):
-    """Returns `function` with the weights that it reads cast to `dtype`, wherever it is called."""
-    autocast = _Autocast(name="autocast", dtype=f"mixed_{dtype}" if dtype in ("float16", "bfloat16") else dtype)
-    return lambda *inputs: autocast(function=functools.partial(function, *inputs))
-
-
-def _with_wide_gradients(function, shared):
-    """Returns `function` for a `shared` of at least float32, in which gradients add up, and that `shared`."""
-    dtypes = {name: keras.backend.standardize_dtype(tensor.dtype) for name, tensor in shared.items()}
-
-    def cast_back(rows, shared, index):
-        return function(rows, {name: ops.cast(tensor, dtypes[name]) for name, tensor in shared.items()}, index)
-
-    wide = {name: ops.cast(shared[name], keras.backend.result_type(dtype, "float32")) for name, dtype in dtypes.items()}
-    return cast_back, wide
-
-
-def _map_jax(function, chunks, shared, variables, num_outputs, dtype, count, jit_backward):
-    jax = importlib.import_module("jax")
-    function, shared = _with_wide_gradients(function, shared)
-    checkpointed = jax.checkpoint(lambda chunk: function(chunk[0], shared, chunk[1]))
-    return jax.lax.map(checkpointed, (chunks, ops.arange(count, dtype="int32")))
-
-
-def _map_torch(function, chunks, shared, variables, num_outputs, dtype, count, jit_backward):
-    checkpoint = importlib.import_module("torch.utils.checkpoint").checkpoint
-    function, shared = _with_wide_gradients(function, shared)
-
-    def run_chunk(index):
-        return function({name: chunk[index] for name, chunk in chunks.items()}, shared, index)
-
-    if next(iter(chunks.values())).is_meta:  # Keras infers shapes, which all chunks have in common
-        results = [run_chunk(0)] * count
-    else:
-        results = [checkpoint(run_chunk, index, use_reentrant=False) for index in range(count)]
-    return [ops.stack(outputs) for outputs in zip(*results, strict=True)]
-
-
-def _map_tensorflow(function, chunks, shared, variables, num_outputs, dtype, count, jit_backward):
+    *leading, size = tensor.shape
+    if keras.backend.backend() == "jax":  # pairs on the last axis, so that the others can be sharded over devices
+        jax = importlib.import_module("jax")
+        pairs = jax.random.bits(seed, (*leading, size // 2), "uint32")
+        return ops.reshape(jax.lax.bitcast_convert_type(pairs, "uint16"), tensor.shape)
     tf = importlib.import_module("tensorflow")
-    num_chunked, num_tensors = len(chunks), len(chunks) + len(shared)
-
-    def run_chunk(index, inputs):
-        rows, common, values = inputs[:num_chunked], inputs[num_chunked:num_tensors], inputs[num_tensors:]
-        with keras.StatelessScope(state_mapping=list(zip(variables, values, strict=True))):
-            return function(dict(zip(chunks, rows, strict=True)), dict(zip(shared, common, strict=True)), index)
-
-    # One tensor may be two inputs, as key and as value: each of them needs a gradient of its own.
-    inputs = [*chunks.values(), *shared.values(), *(variable.value for variable in variables)]
-    inputs = [tf.identity(tensor) for tensor in inputs]
-    static = all(tensor.shape.is_fully_defined() for tensor in inputs) and not tf.executing_eagerly()
-
-    @tf.custom_gradient
-    def run(*inputs):
-        def body(index):
-            return run_chunk(index, _inputs_of_chunk(index, inputs, num_chunked)), []
-
-        results, _ = _loop_tensorflow(body, count, [dtype] * num_outputs, [])
-
-        def gradient(*upstream):
-            return _gradients_tensorflow(run_chunk, inputs, num_chunked, upstream, count, jit_backward and static)
-
-        return tuple(results), gradient
-
-    return run(*inputs)
-
-
-def _inputs_of_chunk(index, inputs, num_chunked):
-    """Returns the inputs of a chunk: its own part of the first `num_chunked` inputs, and the others whole."""
-    return [tensor[index] if number < num_chunked else tensor for number, tensor in enumerate(inputs)]
-
-
-def _loop_tensorflow(body, count, dtypes, initial_sums):
-    """Returns the first results of all steps, stacked, and the sums of the second ones.
-
-    The body is called with the number of the step, and returns a list of tensors to stack, in the given dtypes, and one
-    of tensors to add up, in the dtypes of their initial values.
-    """
-    tf = importlib.import_module("tensorflow")
-    arrays = [tf.TensorArray(dtype, size=count) for dtype in dtypes]
-    shapes = []  # of the results of a step, which the arrays forget
-
-    def step(index, arrays, sums):
-        stacked, addends = body(index)
-        shapes[:] = [value.shape for value in stacked]
-        arrays = [array.write(index, value) for array, value in zip(arrays, stacked, strict=True)]
-        return index + 1, arrays, [total + tf.cast(new, total.dtype) for total, new in zip(sums, addends, strict=True)]
-
-    _, arrays, sums = tf.while_loop(
-        lambda index, *_: index < count,
-        step,
-        (0, arrays, initial_sums),
-        parallel_iterations=1,
-        maximum_iterations=count,
-    )
-    stacked = [array.stack() for array in arrays]
-    return [tf.ensure_shape(value, [None, *shape]) for value, shape in zip(stacked, shapes, strict=True)], sums
-
-
-def _gradients_tensorflow(run_chunk, inputs, num_chunked, upstream, count, jit):
-    """Returns the gradient of each input: by chunk for the first `num_chunked`, summed over the chunks for the others.
-
-    `run_chunk` is called with the number of a chunk and its inputs; integer inputs have no gradient. With `jit` XLA
-    compiles the loop.
-    """
-    tf = importlib.import_module("tensorflow")
-    kinds = [_gradient_kind(tensor, number < num_chunked) for number, tensor in enumerate(inputs)]
-    shared = _of_kind("shared", kinds, inputs)
-    # Sums over many chunks lose too much in half precision.
-    zeros = [tf.zeros_like(tensor, keras.backend.result_type(tensor.dtype.name, "float32")) for tensor in shared]
-    chunked_dtypes = [tensor.dtype for tensor in _of_kind("chunked", kinds, inputs)]
-
-    def run_loop(*tensors):
-        inputs, upstream = tensors[: len(kinds)], tensors[len(kinds) :]
-
-        def body(index):
-            local = [tf.identity(tensor) for tensor in _inputs_of_chunk(index, inputs, num_chunked)]
-            chunked = _of_kind("chunked", kinds, local)
-            sources = [*chunked, *_of_kind("shared", kinds, local)]
-            with tf.GradientTape(watch_accessed_variables=False) as tape:
-                tape.watch(sources)
-                results = run_chunk(index, local)
-            gradients = tape.gradient(
-                results, sources, [tensor[index] for tensor in upstream], unconnected_gradients="zero"
-            )
-            gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
-            return gradients[: len(chunked)], gradients[len(chunked) :]
-
-        by_chunk, sums = _loop_tensorflow(body, count, chunked_dtypes, zeros)
-        return [*by_chunk, *sums]
-
-    results = (_compiled_tensorflow(run_loop) if jit else run_loop)(*inputs, *upstream)
-    by_chunk, sums = results[: len(chunked_dtypes)], results[len(chunked_dtypes) :]
-    sums = [tf.cast(total, tensor.dtype) for total, tensor in zip(sums, shared, strict=True)]
-    gradients = {"chunked": iter(by_chunk), "shared": iter(sums), "integer": itertools.repeat(None)}
-    return [next(gradients[kind]) for kind in kinds]
-
-
-def _compiled_tensorflow(function):
-    """Returns `function` of tensors, compiled by XLA, which keeps nothing of its loops for a gradient.
-
-    Its gradient is that of the function as it is, computed once more.
-    """
-    tf = importlib.import_module("tensorflow")
-
-    @tf.custom_gradient
-    def run(*tensors):
-        def gradient(*upstream):
-            with tf.GradientTape(watch_accessed_variables=False) as tape:
-                tape.watch([tensor for tensor in tensors if tensor.dtype.is_floating])
-                results = function(*tensors)
-            return tape.gradient(results, tensors, upstream)
-
-        return tf.function(function, jit_compile=True, autograph=False)(*tensors), gradient
-
-    return run
-
-
-def _gradient_kind(tensor, chunked):
-    if not tensor.dtype.is_floating:
-        return "integer"
-    return "chunked" if chunked else "shared"
-
-
-def _of_kind(kind, kinds, tensors):
-    return [tensor for tensor, tensor_kind in zip(tensors, kinds, strict=True) if tensor_kind == kind]
-
-
-# A recurrent loop that computes the gradients of its weights in one product after its last step.
-
-
-def defers_weight_gradients():
-    """Returns whether to use `deferred_gradient_loop`: accelerators have kernels for whole recurrent layers."""
-    if keras.backend.backend() != "tensorflow":
-        return False
-    tf = importlib.import_module("tensorflow")
-    return not any(tf.config.list_logical_devices(kind) for kind in ("GPU", "TPU"))
-
-
-NO_SECOND_DERIVATIVES = (
-    "In training, recurrent layers have first derivatives only; keras.layers.GRU and keras.layers.LSTM have others."
-)
-
-
-def deferred_gradient_loop(step, inputs, states, weights):
-    """Returns the outputs of all steps [T, B, D] and the last states; see `zoo.layers.recurrent.loops.run`."""
-    tf = importlib.import_module("tensorflow")
-    length, batch = tf.unstack(tf.shape(inputs[0])[:2])
-    left_factors = {}  # of the products of all steps with each kernel, [T, B, D]; known after the loop
-
-    def addends(name, kernel, bias):
-        """Returns the bias at every step, [T, B, K], whose gradient is also that of the kernel's products."""
-
-        @tf.custom_gradient
-        def zeros(kernel):
-            def gradient(upstream):
-                left = tf.reshape(left_factors[name], [-1, kernel.shape[0]])
-                product = tf.matmul(left, tf.reshape(upstream, [-1, kernel.shape[1]]), transpose_a=True)
-                return tf.raw_ops.PreventGradient(input=product, message=NO_SECOND_DERIVATIVES)
-
-            return tf.zeros([length, batch, kernel.shape[1]], kernel.dtype), gradient
-
-        return zeros(kernel) if bias is None else zeros(kernel) + bias
-
-    def unstack(tensor):
-        return tf.TensorArray(tensor.dtype, length, element_shape=tensor.shape[1:]).unstack(tensor)
-
-    inputs = [unstack(tensor) for tensor in inputs]
-    added = {name: unstack(addends(name, *weight)) for name, weight in weights.items()}
-    constants = {name: tf.stop_gradient(kernel) for name, (kernel, _) in weights.items()}
-    # In float32, a product of few rows with a matrix that is transposed on the fly takes nearly twice the time.
-    transposed = {name: tf.transpose(kernel) for name, kernel in constants.items() if kernel.dtype == tf.float32}
-
-    def multiply(name, rows):
-        @tf.custom_gradient
-        def product(rows):
-            return rows @ constants[name], lambda upstream: upstream @ transposed[name]
-
-        return product(rows) if name in transposed else rows @ constants[name]
-
-    def body(index, states, arrays):
-        factors = {}
-
-        def product(name, rows):
-            factors[name] = rows
-            return multiply(name, rows) + added[name].read(index)
-
-        output, states = step([tensor.read(index) for tensor in inputs], list(states), product)
-        values = [output, *(tf.stop_gradient(factors[name]) for name in weights)]
-        return index + 1, states, [array.write(index, value) for array, value in zip(arrays, values, strict=True)]
-
-    arrays = [tf.TensorArray(states[0].dtype, length) for _ in range(1 + len(weights))]
-    _, states, arrays = tf.while_loop(
-        lambda index, *_: index < length,
-        body,
-        (0, list(states), arrays),
-        parallel_iterations=1,
-        maximum_iterations=length,
-    )
-    outputs, *factors = (array.stack() for array in arrays)
-    left_factors.update(zip(weights, factors, strict=True))
-    return outputs, list(states)
-
-
-def scan_states(step, state, inputs):
-    """Returns the state before each step, stacked [C, ...], and the state after the last one.
-
-    Keras' `ops.scan` does not tell TensorFlow how many steps there are at most, without which XLA compiles no gradient.
-
-    Args:
-        step: Called with the state and a list of the inputs at a step; returns the next state.
-        state: The first state, a tensor.
-        inputs: Tensors [C, ...], C ≥ 1.
-    """
-    if any(isinstance(tensor, keras.KerasTensor) for tensor in [state, *inputs]):
-        # All steps at once have the shapes and the number of operations of one after another.
-        before = step(ops.broadcast_to(state, (inputs[0].shape[0], *state.shape)), inputs)
-        return before, before[-1]
-    if inputs[0].shape[0] == 1:  # every step of decoding
-        return state[None], step(state, [tensor[0] for tensor in inputs])
-    if keras.backend.backend() != "tensorflow":
-        last, before = ops.scan(lambda state, current: (step(state, current), state), state, inputs)
-        return before, last
-    tf = importlib.import_module("tensorflow")
-    count = ops.shape(inputs[0])[0]
-    arrays = [tf.TensorArray(tensor.dtype, count, element_shape=tensor.shape[1:]).unstack(tensor) for tensor in inputs]
-    before = tf.TensorArray(state.dtype, count, element_shape=state.shape)
-
-    def body(index, state, before):
-        return index + 1, step(state, [array.read(index) for array in arrays]), before.write(index, state)
-
-    _, last, before = tf.while_loop(
-        lambda index, *_: index < count, body, (0, state, before), parallel_iterations=1, maximum_iterations=count
-    )
-    return before.stack(), last
+    shape, seed = tf.shape(tensor), tf.cast(seed, "int32")
+    if size is None or size % 2:
+        total = tf.reduce_prod(shape)
+        pairs = tf.random.stateless_uniform([(total + 1) // 2], seed, None, None, "int32")
+        return tf.reshape(tf.reshape(tf.bitcast(pairs, "uint16"), [-1])[:total], shape)
+    pairs = tf.random.stateless_uniform(shape // [*(1 for _ in leading), 2], seed, None, None, "int32")
+    return tf.reshape(tf.bitcast(pairs, "uint16"), shape)
 
 
 def gradient(function: Callable[[Any], Any], tensor: Any) -> Any:

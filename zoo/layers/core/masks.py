@@ -1,4 +1,4 @@
-"""Masks: how they are checked and combined. True means "may attend".
+"""Masks and biases of scores: checks and combination. In a mask, True means "may attend".
 
 Axes: B batch, N heads, T query length, S key/value length.
 """
@@ -7,6 +7,8 @@ import functools
 from typing import Any
 
 from keras import backend, ops
+
+LARGEST_BIAS = 3e38  # a score minus this is still above the score of masked pairs, `LOWEST_SCORE`
 
 
 def check_mask(mask: Any, name: str, ranks: tuple[int, ...]) -> Any:
@@ -31,19 +33,19 @@ def check_mask(mask: Any, name: str, ranks: tuple[int, ...]) -> Any:
 
 
 def check_batch(masks: dict[str, Any], batch: int | None) -> None:
-    """Checks that masks, by name, have the batch size of the query, or 1; others would make the output larger.
+    """Checks that masks, by name, have the batch size of the query, or 1; larger ones would enlarge the output.
 
     Raises:
-        ValueError: If one has another.
+        ValueError: If a mask has another batch size.
     """
     for name, mask in masks.items():
         if mask is None:
             continue
         size = next(iter(getattr(mask, "shape", ())), None)
         if sizes_differ(size, batch) and size != 1:
-            wanted = batch if batch == 1 else f"{batch}, or 1"
+            sizes = batch if batch == 1 else f"{batch}, or 1"
             raise ValueError(
-                f"`{name}` must have the batch size of `query`, {wanted}. Received: shape={tuple(mask.shape)}."
+                f"`{name}` must have the batch size of `query`, {sizes}. Received: shape={tuple(mask.shape)}."
             )
 
 
@@ -61,9 +63,9 @@ def check_sequence_mask(mask, name, axis, length):
 
 
 def combined_value_mask(value_mask, key_mask, length):
-    """Returns the conjunction of the masks of values and of keys, boolean [B, S], or `None` if there is none.
+    """Returns the conjunction of the masks of values and of keys, boolean [B, S], or `None` if both are `None`.
 
-    With a cache, S (`length`) counts everything in it; `None` if any length will do.
+    With a cache, S (`length`) is its capacity; `None` accepts any length.
 
     Raises:
         ValueError: For a floating point mask, or a mask of the wrong rank or length.
@@ -86,10 +88,59 @@ def slice_mask(mask, start, length):
 
 
 def zero_masked(inputs, mask):
-    """Returns `inputs` [B, L, D] with zeros where `mask` [B, L] is False: masked inputs may be NaN, and so is 0 · NaN.
+    """Returns `inputs` [B, L, D] with zeros where `mask` [B, L] is False; either may be `None`.
 
-    Either may be `None`.
+    Masked inputs may be NaN, and so would be their products with zeros.
     """
     if inputs is None or mask is None:
         return inputs
     return ops.where(mask[:, :, None], inputs, ops.cast(0.0, inputs.dtype))
+
+
+def single_mask(mask):
+    """Returns the mask of a memory, or `None`.
+
+    If the memory is a dict of projections, `Layer.__call__` fills in a dict of `None` for its mask.
+    """
+    return None if isinstance(mask, dict) else mask
+
+
+def check_bias(bias, shape):
+    """Returns a bias in float32 or wider, limited to ± `LARGEST_BIAS`.
+
+    Only masks hide keys, a bias does not: a query whose keys all have a bias of −∞ (as −1e9 becomes in float16) attends
+    to them evenly, since such a bias cancels the scores. A key with a bias of +∞ takes all the weight.
+
+    Args:
+        bias: A float tensor.
+        shape: Shape of the scores; unknown sizes are `None`.
+
+    Raises:
+        ValueError: If the bias is not a float tensor, or does not broadcast to the scores.
+    """
+    bias = ops.convert_to_tensor(bias)
+    dtype = backend.standardize_dtype(bias.dtype)
+    if not backend.is_float_dtype(dtype):
+        raise ValueError(
+            f"`attention_bias` must be floating point; boolean masks go to `attention_mask`. Received: dtype={dtype}."
+        )
+    pairs = zip(reversed(bias.shape), reversed(shape), strict=False)
+    if len(bias.shape) > len(shape) or any(sizes_differ(size, other) and size != 1 for size, other in pairs):
+        raise ValueError(
+            f"`attention_bias` must broadcast to the scores, {shape}. Received: shape={tuple(bias.shape)}."
+        )
+    return ops.clip(ops.cast(bias, backend.result_type(dtype, "float32")), -LARGEST_BIAS, LARGEST_BIAS)
+
+
+def rank_4(bias):
+    """Returns a bias that broadcasts to the scores with leading axes added, [B or 1, N or 1, T or 1, S or 1]."""
+    return ops.reshape(bias, (*(1,) * (4 - len(bias.shape)), *ops.shape(bias)))
+
+
+def repeat_bias_rows(bias, length):
+    """Returns a bias that broadcasts to the scores, repeated to a row for each of `length` queries."""
+    bias = bias[None] if len(bias.shape) == 1 else bias
+    if bias.shape[-2] != 1:
+        return bias
+    shape = ops.shape(bias)
+    return ops.broadcast_to(bias, (*shape[:-2], length, shape[-1]))

@@ -1,4 +1,4 @@
-"""Layer normalisation with a faster gradient, and the normalisations of blocks by name."""
+"""Layer normalisation with a faster gradient, and the normalisation layers of blocks by name."""
 
 import keras
 from keras import ops
@@ -8,10 +8,10 @@ from keras import ops
 class LayerNormalization(keras.layers.LayerNormalization):
     """Keras' layer normalisation, at two thirds of the training cost on TensorFlow.
 
-    `y = x̂ ⊙ γ + β` with `x̂ = (x − mean(x)) / √(var(x) + ε)`. The gradient is written out, with `e = γ ⊙ ∂y`:
-    `∂x = (e − mean(e) − x̂ ⊙ mean(e ⊙ x̂)) / √(var(x) + ε)`; differentiating each operation takes twice the passes.
-    It has derivatives of all orders; on TensorFlow the second ones of Keras' layer are wrong, since `tf.nn.moments`
-    takes the mean for a constant.
+    `y = x̂ ⊙ γ + β` with `x̂ = (x − mean(x)) / √(var(x) + ε)`. The gradient is computed by its formula, with
+    `e = γ ⊙ ∂y`: `∂x = (e − mean(e) − x̂ ⊙ mean(e ⊙ x̂)) / √(var(x) + ε)`; differentiating each operation takes twice the
+    passes. It has derivatives of all orders; on TensorFlow the second derivatives of Keras' layer are wrong, since
+    `tf.nn.moments` treats the mean as a constant.
 
     Reference:
         Ba et al. 2016, "Layer Normalization", section 3, https://arxiv.org/abs/1607.06450
@@ -19,7 +19,7 @@ class LayerNormalization(keras.layers.LayerNormalization):
 
     def call(self, inputs, training=None):
         is_standard = self.axis == [-1] and self.scale and self.center and not self.rms_scaling
-        if not is_standard or keras.backend.backend() != "tensorflow":  # XLA fuses it as it is
+        if not is_standard or keras.backend.backend() != "tensorflow":  # XLA fuses Keras' operations
             return super().call(inputs)
         dtype = keras.backend.result_type(self.compute_dtype, "float32")
         gamma, beta = (ops.cast(weight, dtype) for weight in (self.gamma, self.beta))
@@ -36,7 +36,7 @@ def _mean(rows):
 
 
 def _standardize(rows, epsilon):
-    """Returns rows [..., D] with mean 0 and variance 1, and what their distances from the mean are multiplied with."""
+    """Returns rows [..., D] with mean 0 and variance 1, and the factor of their distances from the mean."""
     centred = rows - _mean(rows)
     scale = ops.rsqrt(_mean(ops.square(centred)) + epsilon)
     return centred * scale, scale
@@ -49,7 +49,7 @@ def _normalize(rows, gamma, beta, epsilon):
     @ops.custom_gradient
     def normalize(rows, gamma, beta):
         def gradient(upstream):
-            # Computed again: what the forward pass computed is a constant for the gradient of this gradient.
+            # Recomputed, since results of the forward pass are constants for the gradient of this gradient.
             normalized, scale = _standardize(rows, epsilon)
             inner = upstream * gamma
             rows_gradient = scale * (inner - _mean(inner) - normalized * _mean(inner * normalized))
@@ -64,7 +64,7 @@ NORMALIZATIONS = {"layer_norm": LayerNormalization, "rms_norm": keras.layers.RMS
 
 
 def make_normalization(kind, **options):
-    """Returns a layer of one of the `NORMALIZATIONS`, which passes masks on: Keras' `RMSNormalization` would not."""
+    """Returns one of the `NORMALIZATIONS` that passes masks on, as Keras' `RMSNormalization` would not."""
     norm = NORMALIZATIONS[kind](**options)
     norm.supports_masking = True
     return norm

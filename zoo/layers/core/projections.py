@@ -1,16 +1,16 @@
-"""Dense projections, and cheap reshaping: of the many small operations of a decoding step, half compute sizes."""
+"""Dense projections, and reshaping with few operations: half the operations of a decoding step compute sizes."""
 
 import keras
 from keras import backend, ops
 
-from zoo.layers.core.kernels import axis_size
+from zoo.layers.core.graphs import axis_size
 
 
 def clone_initializer(initializer):
-    """Returns an initializer for one more weight; anything but a Keras initializer is returned as it is.
+    """Returns a clone of a Keras initializer, for another weight, and anything else as it is.
 
-    An initializer object draws the same values at every call, so that weights of equal shape would start equal. Its
-    clone draws new ones, unless the initializer has a seed.
+    An initializer draws the same values at every call, so that weights of equal shape would start equal. Its clone
+    draws new values, unless the initializer has a seed.
     """
     return initializer.clone() if isinstance(initializer, keras.initializers.Initializer) else initializer
 
@@ -28,15 +28,15 @@ def projection(owner, units, name, use_bias=False, kernel_initializer="glorot_un
 
 
 def replace_layer(owner, name, layer):
-    """Sets a sublayer in place of another, which the owner forgets: one that is never built could not be adapted."""
+    """Replaces a sublayer; the owner stops tracking the old one, which is never built and could not be adapted."""
     owner._tracker.untrack(getattr(owner, name))
     setattr(owner, name, layer)
 
 
 def effective_kernel(dense):
-    """Returns the matrix [D, units] that a projection multiplies with, a NumPy array in float32.
+    """Returns the matrix [D, units] by which a projection multiplies, a NumPy array in float32.
 
-    In a quantised layer it is measured; low-rank corrections are part of it.
+    For a quantised layer it is computed from the outputs, which include low-rank corrections.
     """
     if dense.quantization_mode is None:
         return ops.convert_to_numpy(ops.cast(dense.kernel, "float32"))
@@ -49,7 +49,7 @@ def effective_kernel(dense):
 def reshape(tensor, shape):
     """Returns `tensor` with another shape.
 
-    A single size that is a scalar tensor is left for the backend to infer, which costs nothing.
+    A single size that is a scalar tensor is replaced by −1, since inferring it costs nothing.
     """
     unknown = [axis for axis, size in enumerate(shape) if size is not None and not isinstance(size, int)]
     if len(unknown) == 1 and all(size for axis, size in enumerate(shape) if axis not in unknown):
@@ -60,16 +60,15 @@ def reshape(tensor, shape):
 def split_at(tensor, size):
     """Returns the first features [..., size] of a tensor, and the others.
 
-    Not `ops.split`, for which Keras on PyTorch cannot infer shapes without computing everything.
+    `ops.split` is not used, since Keras on PyTorch cannot infer its shapes without computing it.
     """
     return tensor[..., :size], tensor[..., size:]
 
 
 def sizes_of(tensor, *axes):
-    """Returns the sizes of some axes of a tensor, for `ops.reshape`, at the cost of as little as possible.
+    """Returns the sizes of some axes of a tensor, for `ops.reshape`, with as few operations as possible.
 
-    Known sizes are integers. A single unknown one is −1, for the backend to infer; of several, the backend computes
-    each.
+    Known sizes are integers. A single unknown size is −1, which the backend infers; several are computed.
     """
     sizes = [*map(tensor.shape.__getitem__, axes)]
     unknown = sizes.count(None)
@@ -81,7 +80,7 @@ def sizes_of(tensor, *axes):
 
 
 def is_plain(layer):
-    """Returns whether a layer is a `Dense` as Keras makes it, of whose call nothing but the product is wanted."""
+    """Returns whether a layer is an unmodified, built `Dense` whose call computes nothing but the product."""
     if type(layer) is not keras.layers.Dense or not layer.built or "call" in vars(layer):
         return False
     return layer.quantization_mode is None and layer.activity_regularizer is None
@@ -95,20 +94,20 @@ def multiply(layer, rows):
     if not is_plain(layer) or isinstance(rows, keras.KerasTensor):
         return layer(rows)
     kernel, dtype = layer.kernel, layer.compute_dtype
-    # Inside a layer of another precision its variables would be rounded; and a wrong size is for Keras to say.
+    # Variables would be rounded inside a layer of another precision; for a wrong size, Keras raises its own error.
     if backend.standardize_dtype(kernel.dtype) != dtype or rows.shape[-1] != kernel.shape[0]:
         return layer(rows)
     outputs = ops.matmul(ops.cast(rows, dtype), kernel)
     if layer.bias is not None:
-        outputs = ops.add(outputs, layer.bias.value)  # of a variable of Keras, TensorFlow takes the slow path
+        outputs = ops.add(outputs, layer.bias.value)  # for a Keras variable, TensorFlow takes a slower path
     return outputs if layer.activation is None else layer.activation(outputs)
 
 
 def apply_positionwise(layer, inputs):
-    """Returns `layer`, a map [P, D] → [P, E], of every position: [..., E] from [..., D].
+    """Returns `layer`, a map [P, D] → [P, E], applied to every position: [..., E] from [..., D].
 
-    For a tensor of rank 3 with unknown sizes, TensorFlow spends twenty small operations on finding the axes to
-    multiply, and cannot add the bias in the same kernel; and in a loop, XLA cannot compile their gradients.
+    For a tensor of rank 3 with unknown sizes, TensorFlow spends twenty small operations on the axes of the product and
+    cannot add the bias in the same kernel; and XLA cannot compile their gradients in a loop.
     """
     if len(inputs.shape) == 2:
         return multiply(layer, inputs)
@@ -117,17 +116,17 @@ def apply_positionwise(layer, inputs):
 
 
 def project_heads(dense, inputs, size):
-    """Returns heads [B, N, T, size]: a map of every position [B, T, D] to N · size numbers, cut into heads."""
-    return cut_heads(multiply(dense, ops.reshape(inputs, (-1, inputs.shape[-1]))), sizes_of(inputs, 0, 1), size)
+    """Returns heads [B, N, T, size] of inputs [B, T, D], projected by a map [P, D] → [P, N · size]."""
+    return _heads_of(multiply(dense, ops.reshape(inputs, (-1, inputs.shape[-1]))), sizes_of(inputs, 0, 1), size)
 
 
 def split_heads(projected, size):
     """Returns [B, N, T, H] from [B, T, N·H]."""
-    return cut_heads(projected, sizes_of(projected, 0, 1), size)
+    return _heads_of(projected, sizes_of(projected, 0, 1), size)
 
 
-def cut_heads(rows, sizes, size):
-    """Returns [B, N, T, H] from [B · T, N·H] or [B, T, N·H], given B and T."""
+def _heads_of(rows, sizes, size):
+    """Returns [B, N, T, H] from [B · T, N·H] or [B, T, N·H]; `sizes` are B and T."""
     batch, length = sizes
     count = rows.shape[-1] // size
     if isinstance(length, int) and length == 1:
@@ -136,9 +135,9 @@ def cut_heads(rows, sizes, size):
 
 
 def join_heads(dense, heads, size):
-    """Returns a map [P, N·H] → [P, E], or `None` for none, of the joined heads of each position, [B, T, E].
+    """Returns [B, T, E] from heads [B, N, T, H]: a map [P, N·H] → [P, E], or `None`, of the joined heads.
 
-    `size` is N·H, which the shape of the heads [B, N, T, H] need not tell.
+    `size` is N·H, which may be unknown from the shape of the heads.
     """
     sizes = sizes_of(heads, 0, 2)
     heads = heads if heads.shape[2] == 1 else ops.transpose(heads, (0, 2, 1, 3))

@@ -1,25 +1,28 @@
-"""A chunk of queries at a time, each with all keys, and once more in the backward pass."""
+"""Attention of some queries at a time, recomputed in the backward pass: chunks of queries, or blocks with windows."""
 
+import dataclasses
 import functools
 import operator
 
 from keras import ops
 
 from zoo.layers.core.dropout import seeds_of_parts
-from zoo.layers.core.kernels import axis_size, checkpointed_map
-from zoo.layers.execution.plan import chunk_budget
+from zoo.layers.core.graphs import axis_size
+from zoo.layers.core.loops import checkpointed_map
+from zoo.layers.execution.plan import chunk_budget, windows_at_a_time
 
 
-def attend(layer, query, memory, visible, bias, seed, names):
-    """Returns those results of `layer.attend_rows` that `names` has."""
-    visible = visible.computed()
-    rows = {"query": query, **visible.rows(), **({} if bias is None else {"bias": bias})}
+def attend_in_chunks(layer, query, memory, visibility, bias, seed, names):
+    """Returns the results of `layer.attend_rows` in `names`, for a chunk of queries with all keys at a time."""
+    visibility = visibility.computed()
+    rows = {"query": query, **visibility.rows(), **({} if bias is None else {"bias": bias})}
 
     def attend_rows(rows, memory, index):
-        here, own = visible.at(rows), seed if seed is None else seeds_of_parts(seed, index)
-        results = layer.attend_rows(rows["query"], memory, here, rows.get("bias"), own)
+        chunk_visibility = visibility.of_rows(rows)
+        chunk_seed = seed if seed is None else seeds_of_parts(seed, index)
+        results = layer.attend_rows(rows["query"], memory, chunk_visibility, rows.get("bias"), chunk_seed)
         if "seen" in names:
-            results["seen"] = here.rows_of(results["seen"], layer.compute_dtype)
+            results["seen"] = chunk_visibility.rows_of(results["seen"], layer.compute_dtype)
         return tuple(results[name] for name in names)
 
     size, weights, jit = chunk_size(layer, query, memory), layer.compare_weights(), layer.pair_size() > 1
@@ -35,3 +38,40 @@ def chunk_size(layer, query, memory):
         return min(query.shape[-2], max(1, chunk_budget() // row_cost))
     rows = chunk_budget() // ops.maximum(1, row_cost)
     return ops.maximum(1, ops.minimum(sizes[-3], rows))
+
+
+def attend_in_windows(layer, query, memory, visibility, bias, seed, names):
+    """Returns the results of `layer.attend_rows` in `names`, for some blocks of queries with their windows at a time.
+
+    Blocks are stacked on the batch axis.
+    """
+    masks = {name: getattr(visibility, name) for name in ("query_mask", "key_mask", "pair_mask")}
+    # A pair mask that all blocks share is not split.
+    masks = {name: mask for name, mask in masks.items() if mask is not None and mask.shape[0] != 1}
+    tensors = {"query": query, **memory, **masks, **({} if bias is None else {"bias": bias})}
+    shapes = {name: ops.shape(tensor)[1:] for name, tensor in tensors.items()}
+
+    def attend_blocks(rows, shared, index):
+        blocks = {name: ops.reshape(row, (-1, *shapes[name])) for name, row in rows.items()}
+        chunk_visibility = dataclasses.replace(visibility, **{name: blocks[name] for name in masks})
+        memory = {name: blocks[name] for name in ("key", "value")}
+        chunk_seed = None if seed is None else seeds_of_parts(seed, index)
+        results = layer.attend_rows(blocks["query"], memory, chunk_visibility, blocks.get("bias"), chunk_seed)
+        results["seen"] = ops.cast(results["seen"], layer.compute_dtype)
+        return tuple(_flatten_blocks(results[name]) for name in names)
+
+    num_blocks, size = ops.shape(query)[0], windows_at_a_time(layer, query.shape, memory["value"].shape[-2])
+    size = min(num_blocks, size) if isinstance(num_blocks, int) else ops.clip(num_blocks, 1, size)
+    rows, weights = {name: _flatten_blocks(tensor) for name, tensor in tensors.items()}, layer.compare_weights()
+    results = checkpointed_map(attend_blocks, rows, {}, weights, len(names), layer.compute_dtype, size)
+    _, heads, length, _ = ops.shape(query)
+    heads = {"output": heads, "weights": heads, "seen": ops.shape(visibility.pair_mask)[1]}
+    return {
+        name: ops.reshape(result, (num_blocks, heads[name], length, -1))
+        for name, result in zip(names, results, strict=True)
+    }
+
+
+def _flatten_blocks(tensor):
+    """Returns [B · C, ...] with all other axes of a block as one."""
+    return ops.reshape(tensor, (ops.shape(tensor)[0], -1))

@@ -1,7 +1,7 @@
-"""By which path attention is computed: planned once, from what is known before anything is computed.
+"""The plan of a call: the path by which attention is computed, chosen once from facts that are known before.
 
-`BaseAttention` says what is computed; a plan says how, with the same results. Everywhere the shape is that of what the
-layer's `project_query` returns, [B, (N,) T, H], and the keys are counted.
+All paths compute the same results. In this module `shape` is the shape of the projected queries, [B, (N,) T, H], and
+`keys` is the number of keys.
 """
 
 import contextlib
@@ -12,32 +12,32 @@ from typing import NamedTuple
 from keras import backend
 
 from zoo.layers.core import kernels
+from zoo.layers.core.facts import PAIRWISE, keeps, remembered
 from zoo.layers.core.kernels import fuses_masks, has_fused_attention
-from zoo.layers.core.memo import remembered
-from zoo.layers.core.overrides import PAIRWISE, keeps
 from zoo.layers.execution.running_softmax import has_running_softmax
 from zoo.layers.execution.tiles import tile_sizes
 
 IMPLEMENTATIONS = ("auto", "dense", "blockwise", "fused")
-# Numbers that a chunk of queries may take, and those from which on chunks are worth their second forward pass.
+# The most numbers in a chunk of queries, and the most numbers computed at once: above, chunks are worth their second
+# forward pass.
 CHUNK_BUDGET = 2**21
 DENSE_LIMIT = 2**25
-# How many times as many they are on an accelerator: its caches hold no chunk anyway, and each step of a loop takes a
-# dozen kernels of some 5 µs, however little they do, in which it computes millions of numbers.
+# Factors of both on an accelerator: its caches hold no chunk anyway, and each step of a loop launches a dozen kernels,
+# which take about 5 µs each, in which an accelerator computes millions of numbers.
 CHUNKS_OF_ACCELERATORS = 64
 DENSE_OF_ACCELERATORS = 16
-# Queries in a chunk, below which the products are too thin to be worth it where tiles are possible.
+# The fewest queries in a chunk where tiles are possible: products of fewer rows are slow.
 MIN_CHUNK = 16
 
 
 class Execution(NamedTuple):
-    """By which path attention is computed, and why.
+    """The path by which attention is computed, and the reason.
 
     Args:
         path: `"fused"`, the backend's kernel; `"tiles"` of queries × keys; `"chunks"` of queries, each with all keys;
             `"windows"`, some blocks of queries with their windows of keys; `"sums"` of linear attention; or `"dense"`,
             all at once.
-        reason: Why this one.
+        reason: Why this path was chosen.
     """
 
     path: str
@@ -45,98 +45,98 @@ class Execution(NamedTuple):
 
 
 choices: ContextVar[list[Execution] | None] = ContextVar("choices", default=None)
-"""The list to which choices are appended while they are recorded, or `None`."""
+"""The list to which the chosen paths are appended, or `None` if they are not recorded."""
 
 
 @contextlib.contextmanager
 def recorded_choices():
-    """Returns a context in whose list every choice of a path is recorded."""
-    recorded: list[Execution] = []
-    token = choices.set(recorded)
+    """Returns a context that records every chosen path in a list."""
+    executions: list[Execution] = []
+    token = choices.set(executions)
     try:
-        yield recorded
+        yield executions
     finally:
         choices.reset(token)
 
 
 def record(execution):
-    """Records a choice, if somebody asks for it."""
-    recorded = choices.get()
-    if recorded is not None:
-        recorded.append(execution)
+    """Records a chosen path if a context of `recorded_choices` is active."""
+    executions = choices.get()
+    if executions is not None:
+        executions.append(execution)
 
 
-def plan(layer, shape, keys, visible, biased=False, drops=False, weights=False):
-    """Returns the `Execution` of a call, from what is known before anything is computed: nothing else decides.
+def plan(layer, shape, keys, visibility, biased=False, drops=False, weights=False):
+    """Returns the `Execution` of a call, which depends on facts known before anything is computed, and on nothing else.
 
     Args:
         layer: The attention layer.
-        shape: That of the projected queries, [B, (N,) T, H]; what is unknown is `None`.
+        shape: Shape of the projected queries, [B, (N,) T, H]; unknown sizes are `None`.
         keys: S.
-        visible: The `Visibility`.
+        visibility: The `Visibility`.
         biased: Whether there is a bias.
         drops: Whether dropout is active.
-        weights: Whether nothing but the weights is computed.
+        weights: Whether only the weights are computed.
     """
     sizes = tuple(shape), keys
     machine = CHUNK_BUDGET, DENSE_LIMIT, kernels.has_accelerator, has_fused_attention, fuses_masks
     options = layer.implementation, biased, drops, weights, machine
-    return remembered(layer, (sizes, options, visible.facts), lambda: _plan(layer, *sizes, visible, options))
+    return remembered(layer, (sizes, options, visibility.facts), lambda: _plan(layer, *sizes, visibility, options))
 
 
-def _plan(layer, shape, keys, visible, options):
+def _plan(layer, shape, keys, visibility, options):
     implementation, biased, drops, weights, *_ = options
-    if not (drops or weights) and _can_fuse(layer, visible, biased):
-        return Execution("fused", f"the backend has a kernel for this (implementation={implementation!r})")
-    why_dense = _why_at_once(layer, shape, keys, visible)
-    if why_dense is not None:
-        return Execution("dense", why_dense)
-    if visible.blocks is not None:
+    if not (drops or weights) and _can_fuse(layer, visibility, biased):
+        return Execution("fused", f"the backend has a fused kernel for this call (implementation={implementation!r})")
+    reason = _reason_for_dense(layer, shape, keys, visibility)
+    if reason is not None:
+        return Execution("dense", reason)
+    if visibility.blocks is not None:
         cost, size = _window_cost(layer, shape, keys), windows_at_a_time(layer, shape, keys)
         if size > 0:
             return Execution("windows", f"{cost:,} numbers for each window, {size} windows at a time")
-    why_chunks = _why_no_tiles(layer, shape, keys, visible)
-    if why_chunks is not None:
-        return Execution("chunks", why_chunks)
+    reason = _reason_against_tiles(layer, shape, keys, visibility)
+    if reason is not None:
+        return Execution("chunks", reason)
     if weights:
         return Execution("chunks", "tiles return no weights")
-    rows, columns = tile_sizes(shape, keys, visible.rule)
-    return Execution("tiles", f"{rows} × {columns} at a time are compared, except where nothing is visible")
+    rows, columns = tile_sizes(shape, keys, visibility.rule)
+    return Execution("tiles", f"tiles of {rows} × {columns} are computed, except those that are masked throughout")
 
 
-def _can_fuse(layer, visible, biased):
-    wanted = layer.implementation == "fused" or (layer.implementation == "auto" and has_fused_attention())
-    is_plain = not biased and (not visible.hides or visible.is_plainly_causal)
-    fits = (is_plain or fuses_masks()) and not visible.chooses
-    return wanted and fits and layer.can_fuse(visible.hides, biased)
+def _can_fuse(layer, visibility, biased):
+    prefers_fused = layer.implementation == "fused" or (layer.implementation == "auto" and has_fused_attention())
+    is_plain = not biased and (not visibility.hides or visibility.is_plainly_causal)
+    fits = (is_plain or fuses_masks()) and not visibility.chooses
+    return prefers_fused and fits and layer.can_fuse(visibility.hides, biased)
 
 
-def _why_at_once(layer, shape, keys, visible):
-    """Returns why all queries are computed at once, or `None` if they are not."""
+def _reason_for_dense(layer, shape, keys, visibility):
+    """Returns the reason to compute all queries at once, or `None` if there is none."""
     forced, sizes = layer.implementation == "blockwise", _sizes(layer, shape, keys)
     length = shape[-2]
     if layer.implementation == "dense":
         return "implementation='dense'"
-    if visible.blocks is not None:
-        return _why_all_windows(layer, shape, keys, visible.blocks)
+    if visibility.blocks is not None:
+        return _reason_for_all_windows(layer, shape, keys, visibility.blocks)
     if not forced and not (isinstance(length, int) and isinstance(keys, int)):
         return "a length is unknown"
     if layer.is_recurrent:
-        return "the weights of a query follow from those of the one before"
+        return "the weights of a query depend on those of the previous one"
     if length == 1:
         return "there is a single query"
     if has_zero(sizes):
         return "there is nothing to compute"
     count = math.prod([size for size in sizes if isinstance(size, int)])  # an unknown batch has at least one row
     if not forced and count <= dense_limit():
-        return f"{count:,} numbers are few, up to {dense_limit():,}"
+        return f"{count:,} numbers are computed at once, up to {dense_limit():,}"
     if not layer.is_repeatable():
         return "a score draws random numbers or counts its calls"
     return None if has_loops(sizes) else "sizes are unknown while JAX infers shapes"
 
 
-def _why_all_windows(layer, shape, keys, blocks):
-    """Returns why all windows are computed at once, each of which has one of the `blocks` of a sequence, or `None`."""
+def _reason_for_all_windows(layer, shape, keys, blocks):
+    """Returns the reason to compute all windows at once, one for each of the `blocks` of a sequence, or `None`."""
     num_windows, _, rows, _ = shape
     if not layer.is_repeatable() or not has_loops(shape):
         return "a score draws random numbers, or sizes are unknown while JAX infers shapes"
@@ -155,57 +155,57 @@ def _window_cost(layer, shape, keys):
 
 
 def windows_at_a_time(layer, shape, keys):
-    """Returns how many windows of blocks are computed at a time; 0 if even a single one takes too much."""
+    """Returns how many windows of blocks are computed at a time; 0 if a single one exceeds the budget."""
     return chunk_budget() // _window_cost(layer, shape, keys)
 
 
-def _why_no_tiles(layer, shape, keys, visible):
-    """Returns why not even a chunk of queries is cut into tiles, or `None` if it is."""
+def _reason_against_tiles(layer, shape, keys, visibility):
+    """Returns the reason to compute chunks of queries with all keys and not tiles, or `None` if there is none."""
     positions, lengths = getattr(layer, "positions", None), (shape[-2], keys)
-    by_pairs = positions is None or keeps(positions, PAIRWISE, ("scores", "bias", "values"))
+    is_pairwise = positions is None or keeps(positions, PAIRWISE, ("scores", "bias", "values"))
     reasons = (
         (not has_running_softmax(), f"there are no tiles on {backend.backend()}"),
-        (not visible.may_be_cut, "the blocks of a window are no further cut, nor is a rolling cache"),
-        (layer.pair_size() != 1, f"{layer.pair_size()} numbers for each pair of query and key are many"),
+        (not visibility.may_be_cut, "windows of blocks and rolling caches are not cut into tiles"),
+        (layer.pair_size() != 1, f"the score computes {layer.pair_size()} numbers for each pair of query and key"),
         (layer.compute_dtype == "float16", "sums of tiles would overflow in float16"),
         (not all(isinstance(length, int) for length in lengths), "a length is unknown"),
-        (_fits_in_chunks(layer, shape, keys, visible), "neither a causal mask nor a rule has tiles to skip"),
-        (not layer.has_softmax, f"{type(layer.normalization).__name__} needs all keys"),
-        (not layer.is_pairwise(), f"{type(layer).__name__} overrides a part that may need all keys"),
-        (visible.chooses, "what a query sees depends on all of its scores"),
-        (not by_pairs, f"{type(positions).__name__} overrides a part that may need all keys"),
+        (_fits_in_chunks(layer, shape, keys, visibility), "neither a causal mask nor a rule has tiles to skip"),
+        (not layer.has_softmax, f"{type(layer.normalization).__name__} requires all keys"),
+        (not layer.is_pairwise(), f"{type(layer).__name__} overrides a method that may require all keys"),
+        (visibility.chooses, "the visibility rule requires all scores of a query"),
+        (not is_pairwise, f"{type(positions).__name__} overrides a method that may require all keys"),
     )
     return next((reason for is_reason, reason in reasons if is_reason), None)
 
 
-def _fits_in_chunks(layer, shape, keys, visible):
-    """Returns whether chunks are quicker than tiles: nothing can be skipped, and a chunk has enough queries."""
+def _fits_in_chunks(layer, shape, keys, visibility):
+    """Returns whether chunks are faster than tiles: no tile can be skipped, and a chunk has enough queries."""
     sizes = [size if isinstance(size, int) else 1 for size in _sizes(layer, shape, keys)]
     row_cost = math.prod(sizes[:-3]) * math.prod(sizes[-2:])
-    skips = visible.causal or (visible.rule is not None and visible.rule.skips)
+    skips = visibility.causal or (visibility.rule is not None and visibility.rule.skips)
     return not skips and row_cost * MIN_CHUNK <= chunk_budget()
 
 
 def _sizes(layer, shape, keys):
-    """Returns the sizes of all that is computed to compare queries with keys, [B, (N,) T, S, numbers for a pair].
+    """Returns the sizes of all numbers in the comparison of queries and keys, [B, (N,) T, S, numbers for a pair].
 
-    Those that are unknown are `None`.
+    Unknown sizes are `None`.
     """
     return *shape[:-1], keys, layer.pair_size()
 
 
 def chunk_budget():
-    """Returns how many numbers a chunk may take."""
+    """Returns the most numbers in a chunk."""
     return CHUNK_BUDGET * (CHUNKS_OF_ACCELERATORS if kernels.has_accelerator() else 1)
 
 
 def dense_limit():
-    """Returns up to how many numbers all queries are computed at once."""
+    """Returns the most numbers that are computed at once."""
     return DENSE_LIMIT * (DENSE_OF_ACCELERATORS if kernels.has_accelerator() else 1)
 
 
 def has_loops(sizes):
-    """Returns whether loops over axes of these sizes are possible: JAX, inferring shapes, has symbols for some."""
+    """Returns whether loops over axes of these sizes are possible: some are symbolic while JAX infers shapes."""
     return backend.backend() != "jax" or all(isinstance(size, int) for size in sizes)
 
 

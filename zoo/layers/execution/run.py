@@ -1,33 +1,53 @@
-"""Takes the path that the plan says."""
+"""Runs the planned path; two of the paths are in this module: all queries at once, and the backend's fused kernel."""
 
-from zoo.layers.execution import chunks, dense, fused, tiles, windows
+from keras import ops
+
+from zoo.layers.execution.chunks import attend_in_chunks, attend_in_windows
 from zoo.layers.execution.plan import plan, record
+from zoo.layers.execution.tiles import attend_in_tiles
+
+
+def attend_densely(layer, query, memory, visibility, bias, seed, names):
+    """Returns all results of `layer.attend_rows` for all queries at once: a graph does not compute unused ones."""
+    return layer.attend_rows(query, memory, visibility, bias, seed)
+
+
+def attend_fused(layer, query, memory, visibility, bias, seed, names):
+    """Returns `output` and `seen`, computed by the backend's fused kernel, without dropout."""
+    output = layer.fused_output(query, memory, visibility, bias)
+    seen = None if visibility.is_plainly_causal else visibility.seen()
+    # A kernel attends evenly to all keys where all are masked, which may be the case in one head only.
+    output = output if seen is None else ops.where(seen, output, ops.cast(0.0, output.dtype))
+    return {"output": output, "seen": seen}
+
 
 PATHS = {
-    "dense": dense.attend,
-    "chunks": chunks.attend,
-    "tiles": tiles.attend,
-    "windows": windows.attend,
-    "fused": fused.attend,
+    "dense": attend_densely,
+    "chunks": attend_in_chunks,
+    "tiles": attend_in_tiles,
+    "windows": attend_in_windows,
+    "fused": attend_fused,
 }
 
 
-def attend(layer, query, memory, visible, bias, return_attention_scores, training):
+def attend(layer, query, memory, visibility, bias, return_attention_scores, training):
     """Returns the results of `BaseAttention.attend`."""
     drops = training and layer.dropout > 0
-    chosen = plan(layer, query.shape, memory["value"].shape[-2], visible, bias is not None, drops)
-    record(chosen)
+    execution = plan(layer, query.shape, memory["value"].shape[-2], visibility, bias is not None, drops)
+    record(execution)
     names = ["output", "weights"] if return_attention_scores else ["output"]
-    if visible.may_hide_all:
+    if visibility.may_hide_all:
         names.append("seen")
     seed = layer.dropout_layer.seed_generator.next() if drops else None
-    results = PATHS[chosen.path](layer, query, memory, visible, bias, seed, names)
-    if return_attention_scores and "weights" not in results:  # they are computed besides, and change nothing
-        results["weights"] = weights_alone(layer, query, memory, visible, bias)
+    results = PATHS[execution.path](layer, query, memory, visibility, bias, seed, names)
+    if return_attention_scores and "weights" not in results:  # computed separately, without effect on the output
+        results["weights"] = weights_alone(layer, query, memory, visibility, bias)
     return results
 
 
-def weights_alone(layer, query, memory, visible, bias):
+def weights_alone(layer, query, memory, visibility, bias):
     """Returns the weights, before dropout."""
-    chosen = plan(layer, query.shape, memory["value"].shape[-2], visible, bias is not None, drops=False, weights=True)
-    return PATHS[chosen.path](layer, query, memory, visible, bias, None, ["weights"])["weights"]
+    execution = plan(
+        layer, query.shape, memory["value"].shape[-2], visibility, bias is not None, drops=False, weights=True
+    )
+    return PATHS[execution.path](layer, query, memory, visibility, bias, None, ["weights"])["weights"]

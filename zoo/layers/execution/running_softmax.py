@@ -1,7 +1,7 @@
-"""A softmax over tiles of queries × keys, of which only one is in memory at any time; see `zoo.layers.execution.tiles`.
+"""A softmax over tiles of queries × keys, one of which is in memory at any time; see `zoo.layers.execution.tiles`.
 
-Keras has no operation for a loop with gradients of its own, nor for derivatives of a function within it: TensorFlow and
-JAX have a part each here.
+Keras has no operation for a loop with custom gradients, nor for derivatives of a function in such a loop: this module
+has a part for TensorFlow and a part for JAX.
 """
 
 import importlib
@@ -9,7 +9,8 @@ import importlib
 import keras
 from keras import ops
 
-from zoo.layers.core.kernels import LOWEST_SCORE, autocasting
+from zoo.layers.core.graphs import autocasting
+from zoo.layers.core.softmax import LOWEST_SCORE
 
 
 def has_running_softmax():
@@ -18,79 +19,79 @@ def has_running_softmax():
 
 
 def running_softmax(score, total, rows, columns, cells, visible, variables, dtype):
-    """Returns `softmax(scores) · values`, tile by tile, and which query sees any key.
+    """Returns `softmax(scores) · values`, tile by tile, and which queries have an unmasked key.
 
     Args:
-        score: Called with the tensors of a tile, by name, and with whether it is masked; returns its scores
-            [..., rows, columns] in float32 or wider, and its mask, which broadcasts to them, or `None`.
-        total: Called with weights in `dtype` and the tensors of the tile; returns the sum of its values
+        score: Called with the tensors of a tile, by name, and whether the tile is masked; returns scores
+            [..., rows, columns] in float32 or wider, and a mask that broadcasts to them, or `None`.
+        total: Called with weights in `dtype` and the tensors of a tile; returns the weighted sum of its values
             [..., rows, H], a linear function of the weights.
         rows: Dict of tensors with a part for each row of tiles, `query` [I, ..., rows, D] among them.
         columns: Dict of tensors with a part for each column of tiles, `value` [J, ..., columns, H] among them.
         cells: Dict of tensors with a part for each tile, [I · J, ...].
-        visible: Which tiles have anything visible, and which are visible throughout, boolean [I · J] both.
+        visible: Which tiles may have unmasked pairs, and which have no masked pair, boolean [I · J] both.
         variables: The weights that `score` and `total` read.
-        dtype: Of weights and output.
+        dtype: Dtype of the weights and the output.
 
     Returns:
         Output [I, ..., rows, H] and 1 or 0 for each query [I, ..., rows, 1], both in `dtype`.
     """
-    kinds = {"row": rows, "column": columns, "cell": cells}
-    places = {name: kind for kind, tensors in kinds.items() for name in tensors}
+    groups = {"row": rows, "column": columns, "cell": cells}
+    kinds = {name: kind for kind, tensors in groups.items() for name in tensors}
     tiles = _BACKENDS[keras.backend.backend()](
-        autocasting(dtype, score), autocasting(dtype, total), places, columns["value"].shape[0], variables, dtype
+        autocasting(dtype, score), autocasting(dtype, total), kinds, columns["value"].shape[0], variables, dtype
     )
-    some, everything = visible
-    orders = [_order(everything), _order(ops.logical_and(some, ops.logical_not(everything)))]
+    any_visible, all_visible = visible
+    orders = [_order(all_visible), _order(ops.logical_and(any_visible, ops.logical_not(all_visible)))]
     inputs = [*rows.values(), *columns.values(), *cells.values()]
     return tiles.run(inputs, [variable.value for variable in variables], orders)
 
 
-def _order(chosen):
-    """Returns the numbers of the chosen tiles, before those of the others, and how many they are."""
-    chosen = ops.cast(chosen, "int32")
-    numbers = ops.arange(chosen.shape[0], dtype="int32")
-    return ops.argsort(numbers - chosen * chosen.shape[0]), ops.sum(chosen)
+def _order(selected):
+    """Returns the numbers of the selected tiles, followed by those of the others, and how many are selected."""
+    selected = ops.cast(selected, "int32")
+    numbers = ops.arange(selected.shape[0], dtype="int32")
+    return ops.argsort(numbers - selected * selected.shape[0]), ops.sum(selected)
 
 
 class _RunningSoftmax:
-    """What does not depend on the backend: the passes over tiles; see `running_softmax` for the arguments."""
+    """The passes over tiles, independent of the backend; see `running_softmax` for the arguments."""
 
-    def __init__(self, score, total, places, num_columns, variables, dtype):
-        self.score, self.total, self.places, self.num_columns = score, total, places, num_columns
+    def __init__(self, score, total, kinds, num_columns, variables, dtype):
+        self.score, self.total, self.kinds, self.num_columns = score, total, kinds, num_columns
         self.variables, self.dtype = variables, dtype
         self.wide = keras.backend.result_type(dtype, "float32")
 
     def run(self, inputs, values, orders):
-        """Returns the output and what queries see; the gradients of inputs and values are those of `_backward`."""
+        """Returns the results of `running_softmax`; the gradients of inputs and values are those of `_backward`."""
         raise NotImplementedError
 
     def loop(self, count, most, body, state):
-        """Returns the state after `body(step, state)` of `count` steps, of which there are at most `most`."""
+        """Returns the state after `count` steps of `body(step, state)`; `most` is an upper bound of `count`."""
         raise NotImplementedError
 
     def array(self, tensor):
         """Returns an array of the parts of a tensor [I, ...], for `read`, `write` and `stack`."""
         raise NotImplementedError
 
-    def read(self, array, place):
+    def read(self, array, index):
         raise NotImplementedError
 
-    def write(self, array, place, part):
+    def write(self, array, index, part):
         raise NotImplementedError
 
     def stack(self, array):
         raise NotImplementedError
 
     def pull_back(self, function, sources):
-        """Returns both results of `function(*sources)`, and a function from the gradient of the first to theirs.
+        """Returns both results of `function(*sources)`, and a function from the first's gradient to the sources'.
 
         The gradient of a source on which the result does not depend may be `None`.
         """
         raise NotImplementedError
 
     def _over_tiles(self, orders, body, state):
-        """Returns the state after `body(tile, state, is_masked)` of all visible tiles."""
+        """Returns the state after `body(tile, state, is_masked)` of all tiles with unmasked pairs."""
         for (order, count), is_masked in zip(orders, (False, True), strict=True):
 
             def step(number, state, order=order, is_masked=is_masked):
@@ -99,36 +100,36 @@ class _RunningSoftmax:
             state = self.loop(count, order.shape[0], step, state)
         return state
 
-    def _places_of(self, tile):
-        """Returns the place of the part of a tile in each kind of tensor."""
+    def _indices_of(self, tile):
+        """Returns the index of a tile in each kind of tensor."""
         return {"row": tile // self.num_columns, "column": tile % self.num_columns, "cell": tile}
 
     def _parts(self, inputs, tile):
-        """Returns the part of each input that belongs to a tile."""
-        place = self._places_of(tile)
-        return [tensor[place[kind]] for tensor, kind in zip(inputs, self.places.values(), strict=True)]
+        """Returns the parts of the inputs for a tile."""
+        index = self._indices_of(tile)
+        return [tensor[index[kind]] for tensor, kind in zip(inputs, self.kinds.values(), strict=True)]
 
     def _call(self, function, values, *arguments):
-        """Calls `score` or `total` where the variables have these values."""
+        """Calls `score` or `total` with values of the variables."""
         with keras.StatelessScope(state_mapping=list(zip(self.variables, values, strict=True))):
             return function(*arguments)
 
     def _named(self, parts):
-        return dict(zip(self.places, parts, strict=True))
+        return dict(zip(self.kinds, parts, strict=True))
 
     def _weights(self, scores, mask, largest):
         weights = ops.exp(scores - largest)
         return weights if mask is None else ops.where(mask, weights, ops.zeros_like(weights))
 
     def _forward(self, inputs, values, orders):
-        """Returns the output and, for each query, the largest score and the sum of the weights relative to it."""
+        """Returns the output and for each query the largest score and the sum of the weights relative to it."""
         tensors = self._named(inputs)
         vectors = ops.zeros_like(tensors["query"][..., :1], self.wide)
         width = tensors["value"].shape[-1]
         state = [vectors + LOWEST_SCORE, vectors, ops.repeat(vectors, width, axis=-1)]
 
         def body(tile, state, is_masked):
-            row = self._places_of(tile)["row"]
+            row = self._indices_of(tile)["row"]
             parts = self._named(self._parts(inputs, tile))
             scores, mask = self._call(self.score, values, parts, is_masked)
             if mask is not None:
@@ -147,33 +148,33 @@ class _RunningSoftmax:
         return output * _inverse(sums), largest, sums
 
     def _results(self, output, sums):
-        """Returns what `running_softmax` does."""
+        """Returns the results of `running_softmax`."""
         return ops.cast(output, self.dtype), ops.cast(sums > 0, self.dtype)
 
-    def _backward(self, inputs, values, orders, found, upstream):
+    def _backward(self, inputs, values, orders, forward, upstream):
         """Returns the gradients of all inputs and values; those of integers are `None`.
 
-        `found` is what `_forward` returned, and `upstream` the gradient of the output.
+        `forward` are the results of `_forward`, and `upstream` is the gradient of the output.
         """
-        output, largest, sums = found
+        output, largest, sums = forward
         factor = _inverse(sums)
         upstream = ops.cast(upstream, self.wide)
         inner = ops.sum(upstream * output, axis=-1, keepdims=True) * factor
         of_rows = largest, ops.cast(upstream * factor, self.dtype), inner
         is_float = [keras.backend.is_float_dtype(tensor.dtype) for tensor in inputs]
-        kinds = [kind for kind, has_gradient in zip(self.places.values(), is_float, strict=True) if has_gradient]
+        kinds = [kind for kind, has_gradient in zip(self.kinds.values(), is_float, strict=True) if has_gradient]
         floats = [tensor for tensor, has_gradient in zip(inputs, is_float, strict=True) if has_gradient]
 
         def body(tile, state, is_masked):
             arrays, totals = state
-            place, parts = self._places_of(tile), self._parts(inputs, tile)
+            index, parts = self._indices_of(tile), self._parts(inputs, tile)
             gradients = self._tile_gradients(
-                parts, is_float, values, is_masked, *(tensor[place["row"]] for tensor in of_rows)
+                parts, is_float, values, is_masked, *(tensor[index["row"]] for tensor in of_rows)
             )
             arrays = [
                 array
                 if new is None
-                else self.write(array, place[kind], self.read(array, place[kind]) + ops.cast(new, self._sum_type(new)))
+                else self.write(array, index[kind], self.read(array, index[kind]) + ops.cast(new, self._sum_type(new)))
                 for array, kind, new in zip(arrays, kinds, gradients[: len(arrays)], strict=True)
             ]
             totals = [
@@ -182,7 +183,7 @@ class _RunningSoftmax:
             ]
             return arrays, totals
 
-        # Sums over many tiles lose too much in half precision.
+        # Sums over many tiles lose too much precision in half precision.
         zeros = [ops.zeros_like(tensor, self._sum_type(tensor)) for tensor in (*floats, *values)]
         arrays, totals = self._over_tiles(
             orders, body, ([self.array(zero) for zero in zeros[: len(floats)]], zeros[len(floats) :])
@@ -198,13 +199,13 @@ class _RunningSoftmax:
         return keras.backend.result_type(keras.backend.standardize_dtype(tensor.dtype), "float32")
 
     def _tile_gradients(self, parts, is_float, values, is_masked, largest, upstream, inner):
-        """Returns the gradients of those parts that are numbers with a fraction, and of the values."""
+        """Returns the gradients of the floating point parts and of the values."""
         floats = [part for part, has_gradient in zip(parts, is_float, strict=True) if has_gradient]
 
         def split(sources):
-            own = iter(sources)
-            named = [next(own) if has_gradient else part for part, has_gradient in zip(parts, is_float, strict=True)]
-            return self._named(named), list(own)
+            rest = iter(sources)
+            tensors = [next(rest) if has_gradient else part for part, has_gradient in zip(parts, is_float, strict=True)]
+            return self._named(tensors), list(rest)
 
         def score(*sources):
             named, values = split(sources)
@@ -224,7 +225,7 @@ class _RunningSoftmax:
 
 
 def _inverse(sums):
-    """Returns 1 / sums, and zero where a sum is zero."""
+    """Returns 1 / sums, with zeros where a sum is zero."""
     return ops.where(sums > 0, 1 / ops.where(sums > 0, sums, ops.ones_like(sums)), ops.zeros_like(sums))
 
 
@@ -245,14 +246,14 @@ class _OnTensorFlow(_RunningSoftmax):
         @self.tf.custom_gradient
         def attend(*tensors):
             inputs, values = tensors[:count], tensors[count:]
-            found = self._forward(inputs, values, orders)
+            forward = self._forward(inputs, values, orders)
 
             def gradient(upstream, _):
-                return self._backward(inputs, values, orders, found, upstream)
+                return self._backward(inputs, values, orders, forward, upstream)
 
-            return self._results(found[0], found[2]), gradient
+            return self._results(forward[0], forward[2]), gradient
 
-        # One tensor may be two inputs, as key and as value: each of them needs a gradient of its own.
+        # One tensor may be two inputs, key and value, and each input requires its own gradient.
         return attend(*(self.tf.identity(tensor) for tensor in (*inputs, *values)))
 
     def loop(self, count, most, body, state):
@@ -270,11 +271,11 @@ class _OnTensorFlow(_RunningSoftmax):
         array = self.tf.TensorArray(tensor.dtype, size, element_shape=shape, clear_after_read=False)
         return array.unstack(tensor)
 
-    def read(self, array, place):
-        return array.read(place)
+    def read(self, array, index):
+        return array.read(index)
 
-    def write(self, array, place, part):
-        return array.write(place, part)
+    def write(self, array, index, part):
+        return array.write(index, part)
 
     def stack(self, array):
         return array.stack()
@@ -298,12 +299,12 @@ class _OnJAX(_RunningSoftmax):
             return forward(inputs, values, orders)[0]
 
         def forward(inputs, values, orders):
-            found = self._forward(inputs, values, orders)
-            return self._results(found[0], found[2]), (inputs, values, orders, found)
+            results = self._forward(inputs, values, orders)
+            return self._results(results[0], results[2]), (inputs, values, orders, results)
 
-        def backward(kept, upstreams):
-            inputs, values, orders, found = kept
-            gradients = self._backward(inputs, values, orders, found, upstreams[0])
+        def backward(residuals, upstreams):
+            inputs, values, orders, results = residuals
+            gradients = self._backward(inputs, values, orders, results, upstreams[0])
             return gradients[: len(inputs)], gradients[len(inputs) :], None
 
         attend.defvjp(forward, backward)
@@ -313,7 +314,7 @@ class _OnJAX(_RunningSoftmax):
             if "forward-mode" not in str(error):
                 raise
             raise ValueError(
-                "Attention in tiles has no derivatives in forward mode, such as `jax.jvp` takes: create the layer with "
+                "Attention in tiles has no forward-mode derivatives, which `jax.jvp` requires: create the layer with "
                 '`implementation="dense"`.'
             ) from error
 
@@ -323,11 +324,11 @@ class _OnJAX(_RunningSoftmax):
     def array(self, tensor):
         return tensor
 
-    def read(self, array, place):
-        return array[place]
+    def read(self, array, index):
+        return array[index]
 
-    def write(self, array, place, part):
-        return self.jax.lax.dynamic_update_index_in_dim(array, part, place, 0)
+    def write(self, array, index, part):
+        return self.jax.lax.dynamic_update_index_in_dim(array, part, index, 0)
 
     def stack(self, array):
         return array

@@ -1,1 +1,1 @@
-"""Where queries and keys are: positions for embeddings, heads, scores and values."""
+"""Positions of queries and keys, as terms of embeddings, heads, scores and values."""

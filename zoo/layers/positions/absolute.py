@@ -1,10 +1,10 @@
-"""Absolute positions, added to features or concatenated with them: sinusoidal, learned, integers."""
+"""Absolute positions, added to the features or concatenated with them: sinusoidal, learned, integers."""
 
 import keras
 from keras import ops
 
 from zoo.layers.core.checks import check_size
-from zoo.layers.core.kernels import axis_size
+from zoo.layers.core.graphs import axis_size
 from zoo.layers.positions.base import Positions, angles, check_positions, consecutive, rates
 from zoo.row_selection import take
 
@@ -16,12 +16,12 @@ class AbsolutePositions(Positions):
 
     Args:
         concatenate: Whether the encodings are concatenated with the features instead of added.
-        size: Size of concatenated encodings, a positive integer. Default: as many as there are features.
+        size: Size of concatenated encodings, a positive integer. Default: the number of features.
 
     Call arguments:
         inputs: [B, T, D].
         start_index: Position of the first row, an integer or a scalar tensor.
-        positions: Positions of the rows in its place, integers [T] or [B, T], such as those of packed texts.
+        positions: Positions of all rows instead, integers [T] or [B, T], such as those of packed texts.
 
     Returns:
         [B, T, D]; concatenated [B, T, D + size].
@@ -37,7 +37,8 @@ class AbsolutePositions(Positions):
         super().__init__(**kwargs)
         if size is not None and not concatenate:
             raise ValueError(
-                f"`size` needs `concatenate=True`: added encodings have the size of the inputs. Received: size={size}."
+                f"`size` requires `concatenate=True`: added encodings have the size of the inputs. "
+                f"Received: size={size}."
             )
         self.supports_masking = True
         self.concatenate = concatenate
@@ -86,12 +87,12 @@ class SinusoidalPositions(AbsolutePositions):
     Args:
         max_wavelength: w, a positive number.
         concatenate: Whether the encodings are concatenated with the features instead of added.
-        size: Size of concatenated encodings, even. Default: as many as there are features.
+        size: Size of concatenated encodings, even. Default: the number of features.
 
     Call arguments:
-        inputs: [B, T, D]; D even if it is the size of the encodings.
+        inputs: [B, T, D]; D must be even if it is the size of the encodings.
         start_index: Position of the first row, an integer or a scalar tensor.
-        positions: Positions of the rows in its place, integers [T] or [B, T], such as those of packed texts.
+        positions: Positions of all rows instead, integers [T] or [B, T], such as those of packed texts.
 
     Returns:
         [B, T, D]; concatenated [B, T, D + size].
@@ -123,7 +124,7 @@ class SinusoidalPositions(AbsolutePositions):
         for features in (query_dim, memory_dim):
             if self.size is None and features % 2:
                 raise ValueError(
-                    "The last axis must be even; otherwise give an even `size` with `concatenate=True`. "
+                    "The last axis must be even; otherwise pass an even `size` with `concatenate=True`. "
                     f"Received: a last axis of {features}."
                 )
 
@@ -136,27 +137,27 @@ class SinusoidalPositions(AbsolutePositions):
 class LearnedPositions(AbsolutePositions):
     """Adds or concatenates a learned vector for each position: `x_p + E[p]` or `[x_p; E[p]]`.
 
-    Positions after the last row of the table get that row, and negative positions the first one. In an attention layer
-    the queries are at the end of the keys: if there are more queries than keys, the first ones have negative positions
-    and therefore the same vector. With `start_index=0` queries and keys both count from 0.
+    Positions after the last row of the table have that row, and negative positions the first row. In an attention layer
+    the queries are at the end of the keys: if there are more queries than keys, the first queries have negative
+    positions and therefore the same vector. With `start_index=0` queries and keys both count from 0.
 
     Args:
         max_length: Rows of the table, a positive integer.
         concatenate: Whether the vectors are concatenated with the features instead of added.
-        size: Size of concatenated vectors, a positive integer. Default: as many as there are features.
+        size: Size of concatenated vectors, a positive integer. Default: the number of features.
         initializer: Initializer of the table.
 
     Call arguments:
         inputs: [B, T, D].
         start_index: Position of the first row, an integer or a scalar tensor.
-        positions: Positions of the rows in its place, integers [T] or [B, T], such as those of packed texts.
+        positions: Positions of all rows instead, integers [T] or [B, T], such as those of packed texts.
 
     Returns:
         [B, T, D]; concatenated [B, T, D + size].
 
     Raises:
-        ValueError: If the inputs are known to be longer than the table (on PyTorch their length is never known); or if,
-            in an attention layer, queries and keys of different sizes would need separate tables.
+        ValueError: If the inputs are known to be longer than the table (on PyTorch their length is never known); or if
+            queries and keys of an attention layer have different sizes and would require separate tables.
 
     Example:
         >>> import numpy as np
@@ -178,7 +179,7 @@ class LearnedPositions(AbsolutePositions):
     def create_weights(self, query_dim, memory_dim):
         if self.size is None and query_dim != memory_dim:
             raise ValueError(
-                f"Queries and keys of different sizes need `concatenate=True` and a `size`. "
+                f"Queries and keys of different sizes require `concatenate=True` and a `size`. "
                 f"Received: query_dim={query_dim}, memory_dim={memory_dim}."
             )
         self.embeddings = self.add_weight(
@@ -191,9 +192,9 @@ class LearnedPositions(AbsolutePositions):
     def encode(self, inputs, start_index=0):
         first = start_index if isinstance(start_index, int) else 0
         length = inputs.shape[1]
-        # On PyTorch a length is never known: Keras traces there with made-up ones.
-        known = isinstance(length, int) and keras.backend.backend() != "torch"
-        if known and first + length > self.max_length:
+        # On PyTorch a length is never known, since Keras traces with arbitrary lengths.
+        is_known = isinstance(length, int) and keras.backend.backend() != "torch"
+        if is_known and first + length > self.max_length:
             raise ValueError(
                 f"`max_length` must be at least {first + length} for these inputs. Received: "
                 f"max_length={self.max_length}, start_index={start_index}, inputs.shape={tuple(inputs.shape)}."
@@ -205,21 +206,20 @@ class LearnedPositions(AbsolutePositions):
 class IntegerPositions(AbsolutePositions):
     """Adds or concatenates the position itself: `x_p + p` or `[x_p; p]`; normalised, `p / (max_length − 1)`.
 
-    This is what courses begin with, to show why sinusoids are better, and is for study. Raw numbers grow with the text
-    and soon outweigh the features; normalised ones lie between 0 and 1, but the nearer two neighbours are, the larger
-    `max_length` is. The length of the text itself cannot take its place in a decoder, which does not know it before the
-    last step.
+    This is for study: courses begin with it to show why sinusoids are better. Raw numbers grow with the text and soon
+    outweigh the features; normalised numbers lie between 0 and 1, but the larger `max_length` is, the closer neighbours
+    are. In a decoder, `max_length` cannot be the length of the text, which is unknown before the last step.
 
     Args:
-        max_length: Number of positions that are told apart, a positive integer: later ones are 1 like the last, and
-            negative ones 0 like the first. Default: `None`, for raw numbers.
+        max_length: Number of positions with different values, a positive integer: later positions have the value 1 of
+            the last one, and negative positions the value 0 of the first. Default: `None`, for raw numbers.
         concatenate: Whether the number is concatenated with the features instead of added to each of them.
-        size: How many times it is concatenated, a positive integer. Default: as often as there are features.
+        size: How many times it is concatenated, a positive integer. Default: the number of features.
 
     Call arguments:
         inputs: [B, T, D].
         start_index: Position of the first row, an integer or a scalar tensor.
-        positions: Positions of the rows in its place, integers [T] or [B, T], such as those of packed texts.
+        positions: Positions of all rows instead, integers [T] or [B, T], such as those of packed texts.
 
     Returns:
         [B, T, D]; concatenated [B, T, D + size].
@@ -236,8 +236,8 @@ class IntegerPositions(AbsolutePositions):
          [5.   0.5 ]]
 
     Reference:
-        Gehring et al. 2017, "Convolutional Sequence to Sequence Learning", section 3.1, where a sense of order comes
-        from the absolute position, there as a learned vector, https://arxiv.org/abs/1705.03122
+        Gehring et al. 2017, "Convolutional Sequence to Sequence Learning", section 3.1, which encodes absolute
+        positions by learned vectors, https://arxiv.org/abs/1705.03122
     """
 
     saved_options = ("max_length",)

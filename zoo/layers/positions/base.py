@@ -3,8 +3,8 @@
 import keras
 from keras import backend, ops
 
-from zoo.layers.core.overrides import PAIRWISE, promises
-from zoo.layers.core.saving import SavesOptions
+from zoo.layers.core.base import SavesOptions
+from zoo.layers.core.facts import PAIRWISE, promises
 
 
 def consecutive(start_index, length):
@@ -20,18 +20,18 @@ def rates(size, max_wavelength):
 
 
 def angles(positions, rates):
-    """Returns `p · rate` of positions p [..., T], [..., T, size/2], in float32: bfloat16 cannot tell 258 from 257."""
+    """Returns `p · rate` of positions p [..., T], [..., T, size/2], in float32: in bfloat16, 257 and 258 are equal."""
     return ops.cast(positions, "float32")[..., None] * rates
 
 
 def check_positions(positions, start_index, length):
-    """Returns positions that a caller gives in place of a `start_index`, int32 [T] or [B, T]; T is `length`.
+    """Returns the argument `positions`, which replaces `start_index`, as int32 [T] or [B, T]; T is `length`.
 
     Raises:
-        ValueError: If there is a `start_index` as well, or they are no integers, or of another rank or length.
+        ValueError: If there is a `start_index` as well, or positions are no integers or of another rank or length.
     """
     if not isinstance(start_index, int) or start_index:
-        raise ValueError(f"Give `positions` or `start_index`, not both. Received: start_index={start_index}.")
+        raise ValueError(f"Pass `positions` or `start_index`, not both. Received: start_index={start_index}.")
     positions = ops.convert_to_tensor(positions)
     dtype, shape = backend.standardize_dtype(positions.dtype), tuple(positions.shape)
     if not backend.is_int_dtype(dtype):
@@ -42,7 +42,7 @@ def check_positions(positions, start_index, length):
 
 
 def distances(query_positions, key_positions):
-    """Returns how far each key [S] is after each query [T] (negative: before it), int32 [T, S]."""
+    """Returns key position minus query position for each query [T] and key [S], int32 [T, S]."""
     query_positions, key_positions = (
         ops.cast(ops.convert_to_tensor(positions), "int32") for positions in (query_positions, key_positions)
     )
@@ -50,23 +50,23 @@ def distances(query_positions, key_positions):
 
 
 class Positions(SavesOptions):
-    """Base of the positions: an attention layer calls these methods of its object, most of which change nothing.
+    """Base of the positions, whose methods an attention layer calls; by default they change nothing.
 
-    `score(rotate(encode(x) W_q), rotate(encode(y) W_k)) + scores + bias` before the softmax, and `+ values` after the
-    weighted sum; `rotate_query` and `rotate_key` are `rotate` where they are not overridden. A subclass overrides the
-    terms that it adds and, if it has weights, `create_weights`; `needs` names the sizes of the weights.
-    `needs_equal_sizes` says whether the heads of queries and keys must have the same size.
+    Before the softmax the layer computes `score(rotate(encode(x) W_q), rotate(encode(y) W_k)) + scores + bias`, and
+    after the weighted sum it adds `values`; `rotate_query` and `rotate_key` are `rotate` unless overridden. A subclass
+    overrides the terms that it adds and, if it has weights, `create_weights`. `needs` names the sizes on which the
+    weights depend, and `needs_equal_sizes` is whether the heads of queries and keys must have the same size.
 
-    Several attention layers may hold one object and share its weights, also when reloaded from a `.keras` file.
+    Several attention layers may share one object and its weights, also when reloaded from a `.keras` file.
 
     Positions count from the first key. Without `start_index` the queries are at the end of the keys: if there are more
-    queries than keys, the first ones have negative positions.
+    queries than keys, the first queries have negative positions.
 
     Args:
         **kwargs: Options of `keras.layers.Layer`.
 
     Returns:
-        Each method says what it returns; the absolute positions and the rotary ones can also be called as layers.
+        See the methods. Absolute and rotary positions can also be called as layers.
 
     Example:
         >>> import numpy as np
@@ -90,16 +90,16 @@ class Positions(SavesOptions):
     needs: tuple[str, ...] = ()
     needs_equal_sizes = False
     needs_products = False
-    """Whether they mean what they say only where queries and keys are multiplied with each other as they are."""
+    """Whether the positions work only where scores are products of queries and keys themselves, not of features."""
 
     @property
     def acts_on_scores(self):
-        """Whether scores or weighted sums get a term, which fused kernels do not support."""
+        """Whether the positions add to scores or weighted sums, which fused kernels do not support."""
         methods = ("bias", "scores", "values")
         return any(getattr(type(self), name) is not getattr(Positions, name) for name in methods)
 
     def build_for_attention(self, num_heads, key_dim, value_dim, query_dim, memory_dim):
-        """Creates the weights for use in an attention layer.
+        """Creates the weights for an attention layer.
 
         Args:
             num_heads: N.
@@ -126,7 +126,7 @@ class Positions(SavesOptions):
             self.built = True
         elif dict(self.sizes) != sizes:
             raise ValueError(
-                "Attention layers of other sizes need another `Positions` object. "
+                "Attention layers of other sizes require another `Positions` object. "
                 f"Received: {sizes}, where {self.name} has been built for {dict(self.sizes)}."
             )
 
@@ -138,7 +138,7 @@ class Positions(SavesOptions):
         """
 
     def encode(self, inputs, start_index=0):
-        """Returns unprojected queries or keys with their positions.
+        """Returns queries or keys with their positions, before their projection.
 
         Args:
             inputs: [B, T, D].
@@ -150,7 +150,7 @@ class Positions(SavesOptions):
         return inputs
 
     def encoded_size(self, size):
-        """Returns the last axis of what `encode` makes of inputs [B, T, size]."""
+        """Returns the last axis of the result of `encode` for inputs [B, T, size]."""
         return size
 
     def rotate(self, heads, start_index=0):
@@ -166,16 +166,16 @@ class Positions(SavesOptions):
         return heads
 
     def rotate_query(self, heads, start_index=0):
-        """Returns projected queries with their positions: `rotate`, unless queries and keys are treated differently."""
+        """Returns projected queries with their positions; by default the result of `rotate`."""
         return self.rotate(heads, start_index)
 
     def rotate_key(self, heads, start_index=0):
-        """Returns projected keys with their positions: `rotate`, unless queries and keys are treated differently."""
+        """Returns projected keys with their positions; by default the result of `rotate`."""
         return self.rotate(heads, start_index)
 
     @promises(PAIRWISE)
     def bias(self, query_positions, key_positions):
-        """Returns what is added to the scores and depends on positions only, float32 [1 or N, T, S], or `None`.
+        """Returns a term of the scores that depends on positions only, float32 [1 or N, T, S], or `None`.
 
         Args:
             query_positions: int32 [T].
@@ -184,7 +184,7 @@ class Positions(SavesOptions):
 
     @promises(PAIRWISE)
     def scores(self, query, query_positions, key_positions):
-        """Returns what is added to the scores and depends on the query, [B, N, T, S], or `None`.
+        """Returns a term of the scores that depends on the query, [B, N, T, S], or `None`.
 
         Args:
             query: Projected queries, not scaled, [B, N, T, H].
@@ -194,16 +194,16 @@ class Positions(SavesOptions):
 
     @promises(PAIRWISE)
     def values(self, weights, query_positions, key_positions):
-        """Returns what is added to the weighted sum of the values, [B, N, T, value_dim], or `None`.
+        """Returns a term of the weighted sum of the values, [B, N, T, value_dim], or `None`.
 
         Args:
-            weights: Attention weights, after the dropout, [B, N, T, S].
+            weights: Attention weights after dropout, [B, N, T, S].
             query_positions: int32 [T].
             key_positions: int32 [S].
         """
 
     def call(self, *args, **kwargs):
         raise NotImplementedError(
-            f"{type(self).__name__} works inside an attention layer, not by itself: "
+            f"{type(self).__name__} cannot be called; pass it to an attention layer: "
             f"`MultiHeadAttention(..., positions={type(self).__name__}(...))`."
         )

@@ -1,4 +1,4 @@
-"""Positions by distance, as terms of scores: ALiBi, Shaw's vectors, T5's buckets."""
+"""Relative positions as terms of scores: ALiBi, Shaw's vectors, T5's buckets."""
 
 import functools
 import numbers
@@ -8,8 +8,8 @@ import keras
 from keras import backend, ops
 
 from zoo.layers.core.checks import check_size
+from zoo.layers.core.facts import PAIRWISE, promises
 from zoo.layers.core.kernels import sums_of_rows
-from zoo.layers.core.overrides import PAIRWISE, promises
 from zoo.layers.core.projections import clone_initializer
 from zoo.layers.positions.base import Positions, distances
 
@@ -17,8 +17,8 @@ from zoo.layers.positions.base import Positions, distances
 def head_slopes(num_heads):
     """Returns the slope of each head.
 
-    For N a power of two they are `2^(−8n/N)`, n = 1 … N. Otherwise, as in the code of the paper's authors, the slopes
-    of the largest power of two below N come first, and then every other one of those of twice as many heads.
+    For N a power of two, the slopes are `2^(−8n/N)`, n = 1 … N. Otherwise, as in the code of the paper's authors, they
+    are those of the largest power of two below N, followed by every other slope of twice that power.
     """
 
     def slopes(power, step):
@@ -30,10 +30,10 @@ def head_slopes(num_heads):
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class ALiBiPositions(Positions):
-    """Attention with linear biases: `−m · |i − j|` is added to the score of query i and key j, m a slope for each head.
+    """Attention with linear biases: adds `−m · |i − j|` to the score of query i and key j.
 
-    With a causal mask this is the paper's `−m · (i − j)`; without one, keys on both sides are penalised alike. There
-    are no weights.
+    The slope m is a constant of each head; there are no weights. With a causal mask this is the paper's `−m · (i − j)`;
+    without one, keys on both sides are penalised alike.
 
     Example:
         >>> import numpy as np
@@ -61,12 +61,12 @@ class ALiBiPositions(Positions):
 
 
 def _wide(tensor):
-    """Returns float32 or wider: thousands of keys may meet in one sum, which half precision would leave short."""
+    """Returns a tensor in float32 or wider: half precision would lose parts of sums over thousands of keys."""
     return ops.cast(tensor, backend.result_type(backend.standardize_dtype(tensor.dtype), "float32"))
 
 
 def _to_rows(tensor):
-    """Returns [T · K, M] from [..., T, K]: gathers and segment sums are fast over rows."""
+    """Returns [T · K, M] from [..., T, K], since gathers and segment sums are fast over rows."""
     *leading, length, size = ops.shape(tensor)
     count = functools.reduce(operator.mul, leading)
     return ops.reshape(ops.transpose(ops.reshape(tensor, (count, length, size)), (1, 2, 0)), (length * size, count))
@@ -101,10 +101,10 @@ def collect(weights, indices, size):
 class ShawRelativePositions(Positions):
     """Learned vectors for the distance of a key: `e_ij = q_i · (k_j + aᴷ_ij) / √d`, `z_i = Σ_j α_ij (v_j + aⱽ_ij)`.
 
-    `a_ij = w[clip(j − i, −k, k)]`: keys farther than k share a vector, and all heads share all vectors. The vectors of
-    the pairs are never created: the query is multiplied with each of the 2k + 1 vectors once, and every pair picks its
-    product; weights of equal distance are summed before they are multiplied with the vectors. That adds O(T · S) for
-    each head to the attention itself.
+    `a_ij = w[clip(j − i, −k, k)]`: keys farther than k share a vector, and all heads share all vectors. No vector is
+    created for a pair: each query is multiplied by the 2k + 1 vectors once and each pair gathers its product; weights
+    of equal distance are summed before they are multiplied by the vectors. This adds O(T · S) for each head to the
+    cost of attention.
 
     Args:
         max_distance: k, a positive integer.
@@ -172,14 +172,14 @@ class ShawRelativePositions(Positions):
 def distance_buckets(num_buckets, max_distance):
     """Returns the bucket of each distance 0 … `max_distance`, of K ≥ 2 buckets.
 
-    With E half the buckets, each distance d below E has its own bucket; the others share the buckets E … K − 1, which
-    grow by a constant factor up to `max_distance`: `E + ⌊log(d/E) / log(max_distance/E) · (K − E)⌋`, at most K − 1.
+    Half of the buckets, E, are for single distances d < E; the others share the buckets E … K − 1, which grow by a
+    constant factor up to `max_distance`: `E + ⌊log(d/E) / log(max_distance/E) · (K − E)⌋`, at most K − 1.
     """
     exact = num_buckets // 2
     shared = num_buckets - exact
     buckets, extra = list(range(exact)), 0
     for distance in range(exact, max_distance + 1):
-        # In integers, since logarithms may round down at the very border of two buckets.
+        # Computed in integers, since logarithms may round down at the border of two buckets.
         while distance**shared * exact ** (extra + 1) >= max_distance ** (extra + 1) * exact**shared:
             extra += 1
         buckets.append(min(exact + extra, num_buckets - 1))
@@ -190,16 +190,16 @@ def distance_buckets(num_buckets, max_distance):
 class T5RelativePositions(Positions):
     """Learned bias for each head and bucket of distances: `score(i, j) + b[n, bucket(j − i)]`.
 
-    Near distances have a bucket each, farther ones share buckets that grow with the logarithm of the distance, and all
+    Small distances have a bucket each, larger ones share buckets that grow with the logarithm of the distance, and all
     from `max_distance` on share the last one. The paper does not divide dot products by √d, and shares the biases
-    between all layers; for that, pass one object to all of them, which a `.keras` file preserves.
+    between all layers: for that, pass one object to all of them, which a `.keras` file preserves.
 
     Args:
-        num_buckets: Number of buckets, at least 2; bidirectional at least 4 and even, half of them for each side.
-        max_distance: Distance from which on all share a bucket; larger than the number of distances with one each
-            (half the buckets of a side).
+        num_buckets: Number of buckets, at least 2; if bidirectional, even and at least 4, half of them for each side.
+        max_distance: Distance from which on all distances share a bucket; must exceed the number of distances with a
+            bucket each (half the buckets of a side).
         bidirectional: Whether keys after the query have separate buckets. Otherwise they count as distance 0, which is
-            right under a causal mask.
+            correct under a causal mask.
         initializer: Initializer of the biases.
 
     Example:
@@ -246,7 +246,7 @@ class T5RelativePositions(Positions):
         return (*reversed(before), *(side + bucket for bucket in before[1:]))
 
     def create_weights(self, num_heads):
-        # In float32 under any policy, like all that is added to the scores before the softmax.
+        # In float32 under any policy, like all terms of the scores.
         self.embeddings = self.add_weight(
             name="embeddings", shape=(num_heads, self.num_buckets), initializer=self.initializer, autocast=False
         )

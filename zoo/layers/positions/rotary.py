@@ -1,4 +1,4 @@
-"""Positions that rotate queries and keys: rotary ones, and xPos."""
+"""Positions that rotate queries and keys: rotary positions and xPos."""
 
 import keras
 from keras import backend, ops
@@ -11,36 +11,36 @@ LAYOUTS = ("interleaved", "half_split")
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class RotaryPositions(Positions):
-    """Rotates each pair of features by an angle that grows with the position: `(x₂ᵢ, x₂ᵢ₊₁) · R(p / w^(2i/R))`.
+    """Rotates each pair of features by an angle proportional to the position: `(x₂ᵢ, x₂ᵢ₊₁) · R(p / w^(2i/R))`.
 
     Queries and keys are rotated alike, so that their dot product depends on their distance alone. Of a head of H
     features the first R are rotated, where R is the largest even number up to `fraction` · H. With the layout
-    `"half_split"` the pairs are (xᵢ, xᵢ₊R/2): a fixed order of the columns of W_q and W_k leads from one to the other.
+    `"half_split"` the pairs are (xᵢ, xᵢ₊R/2): a permutation of the columns of W_q and W_k converts one into the other.
 
-    For texts longer than those of training, `scaling` changes the angles, with the names of checkpoints' `rope_scaling`
-    (`rope_parameters`); R, w and s (`factor`) as above:
+    For texts longer than those of training, `scaling` changes the angles. Its options are named as in `rope_scaling`
+    (`rope_parameters`) of checkpoints; s is `factor`:
 
     - `{"rope_type": "linear", "factor": s}`: position interpolation, `p / s` in place of p.
     - `{"rope_type": "ntk", "factor": s}`: NTK-aware, `w · s^(R/(R−2))` in place of w.
     - `{"rope_type": "yarn", "factor": s, "original_max_position_embeddings": L}`, with `beta_fast` (32), `beta_slow`
-      (1), `attention_factor`, `mscale`, `mscale_all_dim` and `truncate`: pairs that turn round more than `beta_fast`
-      times in L positions stay, those that do so less than `beta_slow` times are interpolated, and what is rotated is
-      multiplied by `0.1 ln s + 1`. Between the two, angles change with the number of the pair, as in the code of the
-      authors; with `"ramp": "rotations"` with the number of turns, as in the paper.
+      (1), `attention_factor`, `mscale`, `mscale_all_dim` and `truncate`: pairs with more than `beta_fast` rotations in
+      L positions stay, pairs with fewer than `beta_slow` are interpolated, and rotated features are multiplied by
+      `0.1 ln s + 1`. Between the two, the interpolation is linear in the number of the pair, as in the authors' code,
+      or with `"ramp": "rotations"` in the number of rotations, as in the paper.
     - `{"rope_type": "llama3", "factor": s, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-      "original_max_position_embeddings": L}`: the same ramp of turns, from the low to the high one.
+      "original_max_position_embeddings": L}`: the same ramp over rotations, from the low to the high factor.
 
     Args:
-        max_wavelength: w, a positive number; with a scaling above 1.
+        max_wavelength: w, a positive number, above 1 with a scaling.
         fraction: Part of each head that is rotated, 0 < fraction ≤ 1.
-        layout: Which features are a pair: `"interleaved"`, neighbours (the paper, GPT-J), or `"half_split"`, those half
-            of R apart (GPT-NeoX, Llama).
+        layout: Pairs of features: `"interleaved"`, neighbours (the paper, GPT-J), or `"half_split"`, features R/2 apart
+            (GPT-NeoX, Llama).
         scaling: A dict as above, or `None`.
 
     Call arguments:
         heads: Projected queries or keys [B, N, T, H].
         start_index: Position of the first row, an integer or a scalar tensor.
-        positions: Positions of the rows in its place, integers [T] or [B, T], such as those of packed texts.
+        positions: Positions of all rows instead, integers [T] or [B, T], such as those of packed texts.
 
     Returns:
         [B, N, T, H].
@@ -79,7 +79,7 @@ class RotaryPositions(Positions):
         self._scaling = parse_scaling(scaling)
         if scaling is not None and max_wavelength <= 1:
             raise ValueError(
-                f"A `scaling` needs a `max_wavelength` above 1. Received: max_wavelength={max_wavelength}."
+                f"A `scaling` requires a `max_wavelength` above 1. Received: max_wavelength={max_wavelength}."
             )
         self.max_wavelength = max_wavelength
         self.fraction = fraction
@@ -118,20 +118,20 @@ class RotaryPositions(Positions):
         pairs = ops.stack([first, second], axis=-1)
         return ops.reshape(pairs, (*ops.shape(pairs)[:-2], 2 * first.shape[-1]))
 
-    def _lengths(self, positions, size):
-        """Returns what rotated features are multiplied by, which broadcasts to [..., T, size/2], or `None` for 1."""
+    def _factors(self, positions, size):
+        """Returns the factors of rotated features, which broadcast to [..., T, size/2], or `None` for 1."""
         return None if self._scaling is None else self._scaling.attention_scale
 
     def rotate(self, heads, start_index=0):
-        return self._rotate_at(heads, consecutive(start_index, ops.shape(heads)[-2]), self._lengths)
+        return self._rotate_at(heads, consecutive(start_index, ops.shape(heads)[-2]), self._factors)
 
-    def _rotate_at(self, heads, positions, lengths):
-        """Returns heads [B, N, T, H] at positions, int32 [T] or [B, T]; for `lengths` see `_lengths`."""
+    def _rotate_at(self, heads, positions, factors):
+        """Returns heads [B, N, T, H] rotated at positions, int32 [T] or [B, T]; for `factors` see `_factors`."""
         size = self._rotated_size(heads.shape[-1])
         positions = positions if len(positions.shape) == 1 else positions[:, None]
-        turns, length = angles(positions, self._rates(size)), lengths(positions, size)  # [..., T, size/2]
-        cos, sin = ops.cos(turns), ops.sin(turns)
-        cos, sin = (cos, sin) if length is None else (cos * length, sin * length)
+        phases, factor = angles(positions, self._rates(size)), factors(positions, size)  # [..., T, size/2]
+        cos, sin = ops.cos(phases), ops.sin(phases)
+        cos, sin = (cos, sin) if factor is None else (cos * factor, sin * factor)
         dtype = backend.standardize_dtype(heads.dtype)
         wide = backend.result_type(dtype, "float32")
         cos, sin = ops.cast(cos, wide), ops.cast(sin, wide)
@@ -142,28 +142,28 @@ class RotaryPositions(Positions):
     def call(self, heads, start_index=0, positions=None):
         if positions is None:
             return self.rotate(heads, start_index)
-        return self._rotate_at(heads, check_positions(positions, start_index, heads.shape[-2]), self._lengths)
+        return self._rotate_at(heads, check_positions(positions, start_index, heads.shape[-2]), self._factors)
 
     def compute_output_shape(self, input_shape):
         return input_shape
 
 
-GAMMA = 0.4  # of the paper
+GAMMA = 0.4  # the paper's value
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class XPosPositions(RotaryPositions):
     """Rotary positions whose products decay with the distance: `R(p θᵢ) q · ζᵢ^(p/b)` and `R(s θᵢ) k · ζᵢ^(−s/b)`.
 
-    Of a query q at position p and a key k at position s, pair i of R rotated features is turned by `θᵢ = w^(−2i/R)`
-    for each position, and multiplied with a power of `ζᵢ = (2i/R + γ) / (1 + γ)`, γ = 0.4; b is `scale_base`. Their
-    product has the factor `ζᵢ^((p − s)/b)`, at most 1 for keys before the query: fast pairs look near, slow ones far.
-    Keys after the query gain by it, so that this is meant for attention with a causal mask.
+    For a query q at position p and a key k at position s, pair i of R rotated features is rotated by `θᵢ = w^(−2i/R)`
+    for each position, and multiplied by a power of `ζᵢ = (2i/R + γ) / (1 + γ)`, γ = 0.4; b is `scale_base`. Their
+    product has the factor `ζᵢ^((p − s)/b)`, at most 1 for keys before the query: fast pairs weigh near keys, slow pairs
+    distant keys, too. For keys after the query the factor exceeds 1, so that a causal mask should hide them.
 
-    A factor stands on each side, so that caches and chunks work as with rotary positions; attention by features of
-    queries and keys, such as `LinearAttention`, would not show it as a decay, and refuses it. At position p keys are up
-    to 3.5^(p/b) times as long: float16 holds that up to about p = 7.5 b, bfloat16 and float32 up to 65 b. There is no
-    cost besides that of the rotation, and there are no weights.
+    Queries and keys have separate factors, so that caches and chunks work as with rotary positions. Attention by
+    features of queries and keys, such as `LinearAttention`, would not turn the factors into a decay, and raises an
+    error. At position p keys are multiplied by up to 3.5^(p/b): float16 holds this up to about p = 7.5 b, bfloat16 and
+    float32 up to 65 b. The factors cost nothing besides the rotation, and there are no weights.
 
     Args:
         max_wavelength: w, a positive number.
@@ -200,8 +200,8 @@ class XPosPositions(RotaryPositions):
         pairs = ops.arange(0, size, 2, dtype="float32") / size  # 2i/R
         logarithms = ops.log((pairs + GAMMA) / (1 + GAMMA))
         growth = ops.exp(ops.cast(positions, "float32")[..., None] * logarithms * (sign / self.scale_base))
-        length = self._lengths(positions, size)
-        return growth if length is None else growth * length
+        factor = self._factors(positions, size)
+        return growth if factor is None else growth * factor
 
     def _rotate_and_scale(self, heads, start_index, sign):
         positions = consecutive(start_index, ops.shape(heads)[-2])

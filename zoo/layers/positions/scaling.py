@@ -1,4 +1,4 @@
-"""How the angles of rotary positions are changed, so that a model trained on short texts reads longer ones.
+"""Scaling of the angles of rotary positions, so that a model trained on short texts reads longer ones.
 
 Names and meaning of the options are those of `rope_scaling` (later `rope_parameters`) in checkpoints of Hugging Face.
 """
@@ -18,13 +18,13 @@ def _clip(number):
     return min(max(number, 0.0), 1.0)
 
 
-def _mix(rate, factor, kept):
-    """Returns a rate of which the part `kept` stays, and the rest is divided by the factor."""
-    return (1 - kept) * rate / factor + kept * rate
+def _interpolated(rate, factor, gamma):
+    """Returns a rate of which the part γ stays, and the rest is divided by the factor."""
+    return (1 - gamma) * rate / factor + gamma * rate
 
 
-def _turns(rate, length):
-    """Returns how often a pair turns round in a text of this length."""
+def _rotations(rate, length):
+    """Returns the number of rotations of a pair in a text of a length."""
     return length * rate / (2 * math.pi)
 
 
@@ -33,7 +33,7 @@ class Scaling:
     """Base of the scalings.
 
     Args:
-        factor: s, how many times longer texts become, at least 1.
+        factor: s, by which the length of texts is multiplied, at least 1.
     """
 
     factor: float
@@ -44,10 +44,10 @@ class Scaling:
     def __post_init__(self):
         self._require(self.factor >= 1, "factor", "at least 1")
 
-    def _require(self, is_right, name, wanted):
-        if not is_right:
+    def _require(self, is_valid, name, condition):
+        if not is_valid:
             raise ValueError(
-                f"`{name}` of the scaling {self.rope_type!r} must be {wanted}. "
+                f"`{name}` of the scaling {self.rope_type!r} must be {condition}. "
                 f"Received: {name}={getattr(self, name)!r}."
             )
 
@@ -68,7 +68,7 @@ class LinearScaling(Scaling):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class NTKScaling(Scaling):
-    """NTK-aware: `w' = w · s^(R / (R − 2))`, so that the slowest pair turns s times slower and the fastest as before.
+    """NTK-aware: `w' = w · s^(R / (R − 2))`; the slowest pair rotates s times slower, the fastest as before.
 
     Peng et al. 2023, section 3.1, equation 16 (definition 1).
     """
@@ -77,28 +77,28 @@ class NTKScaling(Scaling):
 
     def rates(self, size, max_wavelength):
         if size < 4:
-            raise ValueError(f"The scaling 'ntk' needs at least four rotated features of a head. Received: {size}.")
+            raise ValueError(f"The scaling 'ntk' requires at least four rotated features of a head. Received: {size}.")
         return plain_rates(size, max_wavelength * self.factor ** (size / (size - 2)))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class YarnScaling(Scaling):
-    """YaRN: pairs that turn round often in the old length stay, those that hardly do are interpolated.
+    """YaRN: pairs with many rotations in the original length stay, pairs with few are interpolated.
 
     `θ' = (1 − γ) θ / s + γ θ`, and queries and keys are multiplied by `0.1 ln s + 1`, which is a temperature of the
     softmax (Peng et al. 2023, sections 3.2 and 3.4).
 
     Args:
         original_max_position_embeddings: L, the length of texts in training.
-        beta_fast: β, turns in L from which on a pair stays.
-        beta_slow: α, turns in L up to which it is interpolated in full.
-        attention_factor: What queries and keys are multiplied by. Default: `0.1 ln s + 1`, or with both of the next
+        beta_fast: β, the rotations in L from which on a pair stays.
+        beta_slow: α, the rotations in L up to which a pair is interpolated in full.
+        attention_factor: The factor of queries and keys. Default: `0.1 ln s + 1`, or with `mscale` and `mscale_all_dim`
             `(0.1 mscale ln s + 1) / (0.1 mscale_all_dim ln s + 1)`.
         mscale: See `attention_factor`.
         mscale_all_dim: See `attention_factor`.
-        ramp: In what γ grows evenly between α and β: `"dimensions"`, the number of the pair, as in the code of the
-            paper's authors and all checkpoints; or `"rotations"`, as in the paper's equation 18.
-        truncate: Whether a ramp over dimensions begins and ends at whole ones.
+        ramp: In which quantity γ is linear between α and β: `"dimensions"`, the number of the pair, as in the code of
+            the paper's authors and all checkpoints; or `"rotations"`, as in the paper's equation 18.
+        truncate: Whether a ramp over dimensions begins and ends at integers.
     """
 
     original_max_position_embeddings: int
@@ -122,7 +122,7 @@ class YarnScaling(Scaling):
 
     @property
     def attention_scale(self):
-        """What rotated queries and keys are multiplied by."""
+        """The factor of rotated queries and keys."""
         if self.attention_factor is not None:
             return self.attention_factor
         if self.mscale and self.mscale_all_dim:
@@ -134,38 +134,39 @@ class YarnScaling(Scaling):
 
     def rates(self, size, max_wavelength):
         rates = plain_rates(size, max_wavelength)
-        kept = self._kept_by_turns(rates) if self.ramp == "rotations" else self._kept_by_pair(size, max_wavelength)
-        return [_mix(rate, self.factor, part) for rate, part in zip(rates, kept, strict=True)]
+        by_rotations = self.ramp == "rotations"
+        gammas = self._gammas_by_rotations(rates) if by_rotations else self._gammas_by_pair(size, max_wavelength)
+        return [_interpolated(rate, self.factor, gamma) for rate, gamma in zip(rates, gammas, strict=True)]
 
-    def _kept_by_turns(self, rates):
-        turns = [_turns(rate, self.original_max_position_embeddings) for rate in rates]
-        return [_clip((each - self.beta_slow) / (self.beta_fast - self.beta_slow)) for each in turns]
+    def _gammas_by_rotations(self, rates):
+        rotations = [_rotations(rate, self.original_max_position_embeddings) for rate in rates]
+        return [_clip((number - self.beta_slow) / (self.beta_fast - self.beta_slow)) for number in rotations]
 
-    def _kept_by_pair(self, size, max_wavelength):
-        first, last = (self._pair_with(turns, size, max_wavelength) for turns in (self.beta_fast, self.beta_slow))
+    def _gammas_by_pair(self, size, max_wavelength):
+        first, last = (self._pair_with(number, size, max_wavelength) for number in (self.beta_fast, self.beta_slow))
         if self.truncate:
             first, last = math.floor(first), math.ceil(last)
         first, last = max(first, 0), min(last, size - 1)
-        last = max(last, first + 0.001)  # a step, where the ramp is shorter than a pair
+        last = max(last, first + 0.001)  # a ramp shorter than a pair becomes a step
         return [1 - _clip((pair - first) / (last - first)) for pair in range(size // 2)]
 
-    def _pair_with(self, turns, size, max_wavelength):
-        """Returns the number of the pair that turns round so often in the old length, not rounded."""
+    def _pair_with(self, rotations, size, max_wavelength):
+        """Returns the number, not rounded, of the pair with so many rotations in the original length."""
         length = self.original_max_position_embeddings
-        return size * math.log(length / (turns * 2 * math.pi)) / (2 * math.log(max_wavelength))
+        return size * math.log(length / (rotations * 2 * math.pi)) / (2 * math.log(max_wavelength))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Llama3Scaling(Scaling):
-    """Llama 3's: as YaRN's ramp over rotations from `low_freq_factor` to `high_freq_factor`, without a temperature.
+    """Llama 3: YaRN's ramp over rotations from `low_freq_factor` to `high_freq_factor`, without a temperature.
 
-    Grattafiori et al. 2024, "The Llama 3 Herd of Models", https://arxiv.org/abs/2407.21783, which names the method;
-    its formula is in the models' published code.
+    Grattafiori et al. 2024, "The Llama 3 Herd of Models", https://arxiv.org/abs/2407.21783, mentions the method; its
+    formula is in the models' published code.
 
     Args:
         original_max_position_embeddings: L, the length of texts in training.
-        low_freq_factor: Turns in L up to which a pair is interpolated in full.
-        high_freq_factor: Turns in L from which on a pair stays.
+        low_freq_factor: The rotations in L up to which a pair is interpolated in full.
+        high_freq_factor: The rotations in L from which on a pair stays.
     """
 
     original_max_position_embeddings: int
@@ -183,41 +184,43 @@ class Llama3Scaling(Scaling):
     def rates(self, size, max_wavelength):
         low, high = self.low_freq_factor, self.high_freq_factor
         rates = plain_rates(size, max_wavelength)
-        turns = [_turns(rate, self.original_max_position_embeddings) for rate in rates]
-        kept = [_clip((each - low) / (high - low)) for each in turns]
-        return [_mix(rate, self.factor, part) for rate, part in zip(rates, kept, strict=True)]
+        rotations = [_rotations(rate, self.original_max_position_embeddings) for rate in rates]
+        gammas = [_clip((number - low) / (high - low)) for number in rotations]
+        return [_interpolated(rate, self.factor, gamma) for rate, gamma in zip(rates, gammas, strict=True)]
 
 
-SCALINGS = {kind.rope_type: kind for kind in (LinearScaling, NTKScaling, YarnScaling, Llama3Scaling)}
+SCALINGS = {cls.rope_type: cls for cls in (LinearScaling, NTKScaling, YarnScaling, Llama3Scaling)}
+_OPTION_TYPES = {str: "a string", bool: "true or false", numbers.Real: "a number"}
 
 
 def parse_scaling(scaling):
     """Returns the `Scaling` of a dict such as `{"rope_type": "linear", "factor": 4.0}`, or `None` for `None`.
 
     Raises:
-        ValueError: For an unknown `rope_type`, an option that it lacks or does not know, or a value out of range.
+        ValueError: For an unknown `rope_type`, a missing or unknown option, or a value out of range.
     """
     if scaling is None:
         return None
-    kind = SCALINGS.get(scaling.get("rope_type")) if isinstance(scaling, dict) else None
-    if kind is None:
+    cls = SCALINGS.get(scaling.get("rope_type")) if isinstance(scaling, dict) else None
+    if cls is None:
         raise ValueError(
             f"`scaling` must be a dict whose `rope_type` is one of {', '.join(SCALINGS)}. "
             f"Received: scaling={scaling!r}."
         )
     options = {name: option for name, option in scaling.items() if name != "rope_type"}
-    fields = dataclasses.fields(kind)
+    fields = dataclasses.fields(cls)
     missing = {field.name for field in fields if field.default is dataclasses.MISSING} - set(options)
     unknown = set(options) - {field.name for field in fields}
     if missing or unknown:
-        told = f"lacks {', '.join(sorted(missing))}" if missing else f"does not know {', '.join(sorted(unknown))}"
-        known = ", ".join(field.name for field in fields)
-        raise ValueError(f"The scaling {kind.rope_type!r} {told}; it has {known}. Received: scaling={scaling!r}.")
+        problem = f"requires {', '.join(sorted(missing))}" if missing else f"has no {', '.join(sorted(unknown))}"
+        names = ", ".join(field.name for field in fields)
+        raise ValueError(
+            f"The scaling {cls.rope_type!r} {problem}; its options are {names}. Received: scaling={scaling!r}."
+        )
     for name, option in options.items():
-        wanted = str if name == "ramp" else bool if name == "truncate" else numbers.Real
-        if not isinstance(option, wanted) and option is not getattr(kind, name, dataclasses.MISSING):
-            raise ValueError(f"`{name}` of a scaling must be {_KINDS[wanted]}. Received: {name}={option!r}.")
-    return kind(**options)
-
-
-_KINDS = {str: "a string", bool: "true or false", numbers.Real: "a number"}
+        option_type = str if name == "ramp" else bool if name == "truncate" else numbers.Real
+        if not isinstance(option, option_type) and option is not getattr(cls, name, dataclasses.MISSING):
+            raise ValueError(
+                f"`{name}` of a scaling must be {_OPTION_TYPES[option_type]}. Received: {name}={option!r}."
+            )
+    return cls(**options)

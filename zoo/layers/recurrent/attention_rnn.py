@@ -3,10 +3,9 @@
 import keras
 from keras import ops
 
-from zoo.layers.core.calls import ReturnsMore, pack_results, single_mask
-from zoo.layers.core.kernels import defers_weight_gradients
-from zoo.layers.core.masks import check_mask
-from zoo.layers.core.saving import SavesOptions
+from zoo.layers.core.base import ReturnsMore, SavesOptions, pack_results
+from zoo.layers.core.loops import defers_weight_gradients
+from zoo.layers.core.masks import check_mask, single_mask
 from zoo.layers.recurrent.base_cell import BaseAttentionCell, join_output
 from zoo.layers.recurrent.loops import pad_empty_sequence, remove_padding, run
 

@@ -5,12 +5,12 @@ import functools
 import keras
 from keras import ops
 
+from zoo.layers.core.base import KeepsQuantization
 from zoo.layers.core.checks import check_cell, check_layer, check_size
 from zoo.layers.core.masks import check_mask, zero_masked
-from zoo.layers.core.saving import KeepsQuantization
 from zoo.layers.recurrent import loops
 from zoo.layers.recurrent.states import _InitialStates, next_step, split_states, state_sizes, step_number
-from zoo.layers.scores.coverage import CoverageScore
+from zoo.layers.scores.additive import CoverageScore
 
 
 class BaseAttentionCell(KeepsQuantization):

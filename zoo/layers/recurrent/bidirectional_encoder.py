@@ -3,11 +3,10 @@
 import keras
 from keras import ops
 
-from zoo.layers.core.calls import ReturnsMore, pack_results
+from zoo.layers.core.base import ReturnsMore, SavesOptions, pack_results
 from zoo.layers.core.checks import check_size
 from zoo.layers.core.dropout import Dropout
 from zoo.layers.core.masks import check_mask
-from zoo.layers.core.saving import SavesOptions
 from zoo.layers.recurrent.loops import LAYERS, pad_empty_sequence, remove_padding
 
 

@@ -9,7 +9,7 @@ loop, one product of these gradients with the left factors of all steps is the w
 import keras
 from keras import ops
 
-from zoo.layers.core.kernels import deferred_gradient_loop, defers_weight_gradients
+from zoo.layers.core.loops import deferred_gradient_loop, defers_weight_gradients
 
 
 def _gru(inputs_product, state_product, states):

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from zoo.layers.core.saving import SavesOptions, serialize_shared
+from zoo.layers.core.base import SavesOptions, serialize_shared
 
 # Recurrent layers cast states to the compute dtype, and bfloat16 is exact only up to 256: a counter has two digits.
 BASE = 256

@@ -3,8 +3,8 @@
 import keras
 from keras import ops
 
+from zoo.layers.core.base import SavesOptions
 from zoo.layers.core.checks import check_cell, check_size
-from zoo.layers.core.saving import SavesOptions
 from zoo.layers.recurrent.loops import deferred_step, deferred_weights
 from zoo.layers.recurrent.states import state_sizes
 

@@ -1,19 +1,16 @@
-"""Score functions, which say how well a query matches a key: one file each, and `get_score` by name."""
+"""Score functions, which compare a query with a key, and `get_score` by name."""
 
-from zoo.layers.scores.additive import AdditiveScore
+from zoo.layers.scores.additive import (
+    AdditiveScore,
+    ConcatScore,
+    CoverageScore,
+    NormalizedAdditiveScore,
+    TanhConcatScore,
+)
 from zoo.layers.scores.base import Score
-from zoo.layers.scores.by_name import SCORES, get_score
-from zoo.layers.scores.callable import CallableScore
-from zoo.layers.scores.concat import ConcatScore
-from zoo.layers.scores.cosine import CosineScore
-from zoo.layers.scores.coverage import CoverageScore
-from zoo.layers.scores.dot import DotScore
-from zoo.layers.scores.general import GeneralScore
+from zoo.layers.scores.by_name import SCORES, CallableScore, PerHeadScore, get_score
 from zoo.layers.scores.location import LocationScore
-from zoo.layers.scores.normalized_additive import NormalizedAdditiveScore
-from zoo.layers.scores.per_head import PerHeadScore
-from zoo.layers.scores.scaled_dot import ScaledDotScore
-from zoo.layers.scores.tanh_concat import TanhConcatScore
+from zoo.layers.scores.products import CosineScore, DotScore, GeneralScore, ScaledDotScore
 
 __all__ = [
     "SCORES",

@@ -1,23 +1,27 @@
-"""Base of the score functions, which say how well a query matches a key."""
+"""Base of the score functions, which compare a query with a key."""
 
-from zoo.layers.core.overrides import PLAIN, promises
-from zoo.layers.core.saving import KeepsQuantization, without_sharing
+from zoo.layers.core.base import KeepsQuantization, without_sharing
+from zoo.layers.core.facts import PLAIN, promises
 
 
 class Score(KeepsQuantization):
     """Base of the score functions: `compare(project_query(query), project_key(key))`.
 
-    Subclasses override `compare` and, if they have weights, `build`, `project_query` and `project_key`. What depends on
-    one side only is a separate method, so that a decoder projects its keys once and not at every step. The score of a
-    query and a key depends on these two alone, not on their neighbours.
+    Subclasses override `compare` and, if they have weights, `build`, `project_query` and `project_key`. The projections
+    are separate methods so that a decoder projects its keys once and not at every step. The score of a query and a key
+    must depend on these two alone, not on their neighbours.
 
-    `hidden_size` is how many numbers `compare` computes for each pair of a query and a key; it decides how many queries
-    make a chunk. `needs` names the sizes that the weights depend on, `query_dim` and `key_dim`; `needs_equal_sizes`
-    says whether these two must be equal, and `needs_all_keys` whether `compare` must get all keys at once, since the
-    place of a key among them matters; of more keys than `max_keys`, attention layers mask the others.
+    Attributes of the class describe the score:
 
-    Several attention layers may hold one object and share its weights, also when reloaded from a `.keras` file. The
-    sizes that it needs must be equal in all of them.
+    - `hidden_size`: how many numbers `compare` computes for each pair of a query and a key. The number of queries in a
+      chunk depends on it.
+    - `needs`: names of the sizes on which the weights depend, `query_dim` and `key_dim`.
+    - `needs_equal_sizes`: whether these two sizes must be equal.
+    - `needs_all_keys`: whether `compare` requires all keys at once because the score depends on a key's position.
+    - `max_keys`: how many keys have a score, or `None` for any number. Attention layers mask the keys after these.
+
+    Several attention layers may share one object and its weights, also when reloaded from a `.keras` file. The sizes in
+    `needs` must then be equal in all of them.
 
     Call arguments:
         query: [..., T, Dq], with any leading axes: [B, T, Dq], or with heads [B, N, T, H].
@@ -47,31 +51,31 @@ class Score(KeepsQuantization):
     max_keys: int | None = None
 
     def copy(self, name):
-        """Returns a score like this one with weights of its own, and another name."""
+        """Returns a score with the same options, another name and new weights."""
         return type(self).from_config({**without_sharing(self.get_config()), "name": name})
 
     def build(self, query_shape, key_shape):
         """Creates no weights."""
 
     def build_for_attention(self, query_shape, key_shape):
-        """Builds the score for an attention layer; a score that is built already, or reloaded, must fit.
+        """Builds the score for an attention layer, or checks the sizes of a score that is built already.
 
         Args:
             query_shape: [..., T, Dq].
             key_shape: [..., S, Dk].
 
         Raises:
-            ValueError: If it has weights of other sizes.
+            ValueError: If the score has weights of other sizes.
         """
         if not self.built:
             self.build(query_shape, key_shape)
         elif self.weights:
-            wanted = self._sizes(query_shape, key_shape)
-            built = self._sizes(*self.get_build_config()["shapes_dict"].values())
-            if wanted != built:
+            sizes = self._sizes(query_shape, key_shape)
+            built_sizes = self._sizes(*self.get_build_config()["shapes_dict"].values())
+            if sizes != built_sizes:
                 raise ValueError(
-                    "Attention layers of other sizes need another score; this one is shared. "
-                    f"Received: {wanted}, where {self.name} has been built for {built}."
+                    "Attention layers of other sizes require another score; this one is shared. "
+                    f"Received: {sizes}, where {self.name} has been built for {built_sizes}."
                 )
 
     def _sizes(self, query_shape, key_shape):

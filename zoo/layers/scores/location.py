@@ -1,4 +1,4 @@
-"""Luong's location score."""
+"""The location score, which depends on the positions of the keys."""
 
 import keras
 from keras import ops
@@ -10,9 +10,9 @@ from zoo.layers.scores.base import Score
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class LocationScore(Score):
-    """Location score: `score(q, position s) = (W q)_s`, from the query and the key's position, not from the key.
+    """Location score: `score(q, s) = (W q)_s`, of a query and a key's position s; the key itself is not used.
 
-    Positions from `max_length` on have no row of W: attention layers mask them, whatever the masks and biases say.
+    W has no row for positions from `max_length` on: attention layers mask these, in addition to all other masks.
 
     Args:
         max_length: Number of positions with a score, a positive integer.
@@ -20,13 +20,13 @@ class LocationScore(Score):
 
     Call arguments:
         query: [..., T, Dq].
-        key: [..., S, Dk], of which only S matters.
+        key: [..., S, Dk]; only S is used.
 
     Returns:
         Scores [..., T, S].
 
     Raises:
-        ValueError: If there are more keys than `max_length`, if their number is known before the graph runs.
+        ValueError: If the number of keys is known before the graph runs and exceeds `max_length`.
 
     Example:
         >>> import numpy as np
@@ -59,7 +59,7 @@ class LocationScore(Score):
         self.query_dense.build(query_shape)
 
     def check_length(self, length):
-        """Raises an error if there are more keys than `max_length`; `None` or a tensor is an unknown number."""
+        """Raises an error if a known number of keys exceeds `max_length`; `None` and tensors are unknown numbers."""
         if isinstance(length, int) and length > self.max_length:
             raise ValueError(
                 f"`max_length` must be at least the number of keys. "
@@ -70,7 +70,7 @@ class LocationScore(Score):
         return apply_positionwise(self.query_dense, query)  # [..., T, max_length]
 
     def project_key(self, key):
-        # Only their number matters; they stay connected, so that their gradients are zeros and not missing.
+        # Only the number of keys is used, but the graph stays connected so that their gradients are zeros, not missing.
         key = ops.cast(key[..., :1], self.compute_dtype)
         return ops.where(False, key, ops.zeros_like(key))
 
@@ -79,13 +79,13 @@ class LocationScore(Score):
         if not _is_inferring_shapes():
             self.check_length(length)
         if not isinstance(length, int) or length > self.max_length:
-            # As many more columns as there are keys always suffice; the keys there are masked.
-            beyond = ops.zeros((*ops.shape(query)[:-1], length), dtype=query.dtype)
-            query = ops.concatenate([query, beyond], axis=-1)
+            # One more column for each key always suffices; attention layers mask the keys of these columns.
+            padding = ops.zeros((*ops.shape(query)[:-1], length), dtype=query.dtype)
+            query = ops.concatenate([query, padding], axis=-1)
         return query[..., :length] + ops.swapaxes(key, -1, -2)
 
 
 def _is_inferring_shapes():
-    """Returns whether Keras infers shapes; on PyTorch it does so with made-up sizes for the unknown ones."""
+    """Returns whether Keras infers shapes; on PyTorch it replaces unknown sizes by arbitrary ones for that."""
     with keras.SymbolicScope() as scope:
         return scope.original_scope is not None

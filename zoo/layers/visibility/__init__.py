@@ -1,4 +1,4 @@
-"""Rules that say which query may see which key: one file each."""
+"""Visibility rules, which restrict the keys to which a query attends, and the visibility of a call."""
 
 from zoo.layers.visibility.base import VisibilityRule
 from zoo.layers.visibility.blocks import BlockSparse, SummaryTokens, TopBlocks

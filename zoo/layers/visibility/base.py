@@ -1,14 +1,15 @@
-"""Base of the rules that say which query may see which key, and how they combine."""
+"""Base of the visibility rules, which restrict the keys to which a query attends, and how rules combine."""
 
 import dataclasses
+import inspect
 import numbers
 from typing import Any, NamedTuple
 
 import keras
 from keras import ops
 
-# What a call may tell the rules, by the side that it belongs to: a number for each query [B, T], each key [B, S], or
-# each sequence [B].
+# Mask inputs, arguments of a call from which rules compute: a number for each query [B, T], each key [B, S], or each
+# sequence [B].
 QUERY_INPUTS = ("query_segment_ids",)
 KEY_INPUTS = ("segment_ids",)
 SEQUENCE_INPUTS = ("prefix_length",)
@@ -24,8 +25,8 @@ class Pairs:
         head: Numbers of the heads, [N, 1, 1].
         query: Positions of the queries among the keys, [1, 1, T, 1]; [B, 1, T, 1] in blocks of local attention.
         key: Positions of the keys, [1, 1, 1, S]; [B, 1, 1, S] in blocks of local attention.
-        inputs: What the call tells, by name: `query_segment_ids` [B, 1, T, 1], `segment_ids` [B, 1, 1, S],
-            `prefix_length` [B, 1, 1, 1].
+        inputs: Mask inputs by name: `query_segment_ids` [B, 1, T, 1], `segment_ids` [B, 1, 1, S], `prefix_length`
+            [B, 1, 1, 1].
     """
 
     batch: Any
@@ -51,9 +52,9 @@ class Blocks:
     """Blocks of queries × keys, as ranges that broadcast to [B, I, J].
 
     Args:
-        query: Range of the positions of the queries in each block of them, [I, 1].
-        key: Range of the positions of the keys in each block of them, [J].
-        inputs: Ranges of what the call tells, by name: `query_segment_ids` [B, I, 1], `segment_ids` [B, 1, J],
+        query: Range of the positions of the queries in each row of blocks, [I, 1].
+        key: Range of the positions of the keys in each column of blocks, [J].
+        inputs: Ranges of the mask inputs by name: `query_segment_ids` [B, I, 1], `segment_ids` [B, 1, J],
             `prefix_length` [B, 1, 1].
     """
 
@@ -63,17 +64,18 @@ class Blocks:
 
 
 class VisibilityRule:
-    """Base of the rules that say which query may see which key, by their positions and by what the call tells.
+    """Base of the rules that restrict the keys to which a query attends, by positions and by mask inputs.
 
-    An attention layer takes one as `visibility`. `a & b` is a rule by which a query sees the keys that it sees by both,
-    `a | b` one by which it sees those that it sees by either. Positions count from the first key, also with a cache;
-    the queries are at the end of the keys, or where `start_index` says. Masks hide what they hide besides.
+    An attention layer takes a rule as `visibility`. With `a & b` a query attends to the keys that both rules allow,
+    with `a | b` to those that either allows. Positions count from the first key, also with a cache; the queries are at
+    the end of the keys, or begin at `start_index`. Masks of the call restrict the keys further.
 
-    A subclass overrides `sees` and, so that blocks of pairs can be skipped, `may_see`. `needs` names what a call must
-    tell. One that has arguments returns them in `get_config`; register it, and layers that hold it can be saved.
+    A subclass overrides `sees` and, so that blocks of pairs can be skipped, `may_see`. `needs` names the mask inputs
+    that it requires. Layers that hold a registered rule can be saved if its arguments are attributes of the same names,
+    or if it overrides `get_config`.
 
     Returns:
-        Each method returns a boolean tensor, see there.
+        Each method returns a boolean tensor.
 
     Example:
         >>> import keras, numpy as np
@@ -95,27 +97,27 @@ class VisibilityRule:
 
     needs: tuple[str, ...] = ()
     replaces_causal = False
-    """Whether the rule says of the future what it wants: caches and `use_causal_mask` then hide nothing more of it.
+    """Whether the rule decides about later keys itself, so that caches and `use_causal_mask` do not hide them.
 
-    Of what only another part of `a | b` lets see they hide the future.
+    In `a | b` they still hide later keys that only the other part allows.
     """
     span: int | None = None
-    """How many keys a query sees at most, if they are side by side: tiles of queries × keys are no larger."""
+    """The most keys to which a query attends, if they are contiguous; tiles of queries × keys are no larger."""
 
     reach: int | None = None
-    """How many keys before its own position a query may see at most: so many a rolling cache keeps."""
+    """How far before its own position a query attends at most: the number of keys that a rolling cache stores."""
     kept_first: int = 0
-    """How many of the first keys a query may see from anywhere, besides: so many a rolling cache never drops."""
+    """How many of the first keys every query may attend to, in addition; a rolling cache never drops them."""
     chooses = False
-    """Whether what a query sees depends on its scores, by `choose`."""
+    """Whether the allowed keys depend on the scores, by `choose`."""
 
     @property
     def skips(self):
-        """Whether there may be blocks in which no query sees a key."""
+        """Whether there may be blocks in which no query may attend to a key."""
         return type(self).may_see is not VisibilityRule.may_see
 
     def sees(self, pairs):
-        """Returns which query may see which key, boolean, of a shape that broadcasts to [B, N, T, S].
+        """Returns which query may attend to which key, boolean, of a shape that broadcasts to [B, N, T, S].
 
         Args:
             pairs: The `Pairs`.
@@ -123,9 +125,9 @@ class VisibilityRule:
         raise NotImplementedError(f"{type(self).__name__} must override `sees`.")
 
     def may_see(self, blocks):
-        """Returns in which blocks a query may see a key, boolean, of a shape that broadcasts to [B, I, J].
+        """Returns in which blocks a query may attend to a key, boolean, of a shape that broadcasts to [B, I, J].
 
-        Where that is False, nothing is computed. True is always right.
+        Blocks where this is False are not computed. True is always correct.
 
         Args:
             blocks: The `Blocks`.
@@ -133,18 +135,21 @@ class VisibilityRule:
         return ops.ones((1, 1), dtype="bool")
 
     def sees_all(self, blocks):
-        """Returns in which blocks every query sees every key, likewise; there no mask is computed.
+        """Returns in which blocks every query may attend to every key, in the same shape.
 
-        False is always right.
+        Blocks where this is True are computed without a mask. False is always correct.
+
+        Args:
+            blocks: The `Blocks`.
         """
         return ops.zeros((1, 1), dtype="bool")
 
     def choose(self, scores, seen, query_positions):
-        """Returns which of the keys that a query may see it does see, boolean [..., T, S], for a rule that `chooses`.
+        """Returns which of the allowed keys a query attends to, boolean [..., T, S], for a rule that `chooses`.
 
         Args:
-            scores: [..., T, S], before biases that a call gives.
-            seen: What the query may see by `sees`, all other rules and masks, boolean [..., T, S].
+            scores: [..., T, S], without the bias of the call.
+            seen: Keys that are allowed by `sees`, all other rules and masks, boolean [..., T, S].
             query_positions: [T].
         """
         raise NotImplementedError(f"{type(self).__name__} must override `choose`.")
@@ -156,8 +161,9 @@ class VisibilityRule:
         return Either(self, other)
 
     def get_config(self):
-        """Returns the arguments of the constructor."""
-        return {}
+        """Returns the arguments of the constructor that are attributes of the same names."""
+        names = inspect.signature(type(self)).parameters
+        return {name: getattr(self, name) for name in names if hasattr(self, name)}
 
     @classmethod
     def from_config(cls, config):
@@ -176,9 +182,9 @@ class VisibilityRule:
 
 
 class _Combination(VisibilityRule):
-    """Two rules."""
+    """Base of the combinations of two rules."""
 
-    token: str
+    operator: str
 
     def __init__(self, first, second):
         self.first, self.second = check_rule(first), check_rule(second)
@@ -199,26 +205,26 @@ class _Combination(VisibilityRule):
     __hash__ = VisibilityRule.__hash__
 
     def __repr__(self):
-        return f"({self.first!r} {self.token} {self.second!r})"
+        return f"({self.first!r} {self.operator} {self.second!r})"
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class Both(_Combination):
-    """What two rules agree on: `first & second`."""
+    """The keys that two rules allow: `first & second`."""
 
-    token = "&"
+    operator = "&"
 
     def __init__(self, first, second):
         super().__init__(first, second)
         if self.first.chooses and self.second.chooses:
-            raise ValueError(f"One rule can choose among what the others let see, not two. Received: {self!r}.")
+            raise ValueError(f"Only one of two rules may choose keys by their scores. Received: {self!r}.")
         self.chooses = self.first.chooses or self.second.chooses
 
     @property
     def _bound(self):
-        """Either part bounds what both let see: that of them which leaves less, or `None`."""
+        """The reach and `kept_first` of the part that leaves fewer keys, since either part is a bound; or `None`."""
         bounds = [(rule.reach, rule.kept_first) for rule in (self.first, self.second) if rule.reach is not None]
-        return None if self.chooses or not bounds else min(bounds, key=sum)  # blocks to choose from begin at key 0
+        return None if self.chooses or not bounds else min(bounds, key=sum)  # blocks of choices begin at key 0
 
     @property
     def reach(self):
@@ -252,14 +258,14 @@ class Both(_Combination):
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class Either(_Combination):
-    """What either of two rules allows: `first | second`."""
+    """The keys that either of two rules allows: `first | second`."""
 
-    token = "|"
+    operator = "|"
 
     def __init__(self, first, second):
         super().__init__(first, second)
         if self.first.chooses or self.second.chooses:
-            raise ValueError(f"A rule that chooses combines by `&` alone. Received: {self!r}.")
+            raise ValueError(f"A rule that chooses keys by their scores combines by `&` only. Received: {self!r}.")
 
     @property
     def reach(self):
@@ -285,10 +291,10 @@ class Either(_Combination):
 
 
 def check_rule(rule):
-    """Returns a rule.
+    """Returns a visibility rule.
 
     Raises:
-        ValueError: If it is none.
+        ValueError: For any other object.
     """
     if not isinstance(rule, VisibilityRule):
         raise ValueError(
@@ -299,7 +305,7 @@ def check_rule(rule):
 
 
 def check_count(name, count, least=0):
-    """Returns an integer of at least `least` as a plain one, which a configuration can hold.
+    """Returns an integer of at least `least`, of Python or NumPy, as a Python integer.
 
     Raises:
         ValueError: For any other value.

@@ -1,4 +1,4 @@
-"""Rules by blocks of the keys: sparse ones, and those that suit a query best."""
+"""Visibility rules by blocks of keys: block-sparse patterns, summary tokens, and the blocks with the highest scores."""
 
 import itertools
 
@@ -10,14 +10,14 @@ from zoo.layers.visibility.base import VisibilityRule, check_count
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class BlockSparse(VisibilityRule):
-    """The query at p sees the key at s if `pattern[⌊p / c⌋][⌊s / c⌋]`, and not outside of the pattern.
+    """The query at position p attends to the key at s if `pattern[⌊p / c⌋][⌊s / c⌋]`, and to none outside the pattern.
 
     Args:
         block_size: c, a positive integer.
-        pattern: Rows of booleans, one for each block of queries, with one for each block of keys.
+        pattern: A row for each block of queries, with a boolean for each block of keys.
 
     Raises:
-        ValueError: For rows of unequal lengths, or none.
+        ValueError: If there are no rows, or their lengths differ.
 
     Example:
         >>> from zoo.layers import BlockSparse, SelfAttention
@@ -31,9 +31,6 @@ class BlockSparse(VisibilityRule):
     def __init__(self, block_size, pattern):
         self.block_size, self.pattern = check_count("block_size", block_size, least=1), check_pattern(pattern)
 
-    def get_config(self):
-        return {"block_size": self.block_size, "pattern": self.pattern}
-
     def sees(self, pairs):
         rows, columns = (ops.floor_divide(positions, self.block_size) for positions in (pairs.query, pairs.key))
         return self._allowed(rows, rows, columns, columns)
@@ -42,9 +39,9 @@ class BlockSparse(VisibilityRule):
         return self._allowed(*(ops.floor_divide(x, self.block_size) for x in (*blocks.query, *blocks.key)))
 
     def _allowed(self, first_row, last_row, first_column, last_column):
-        """Returns whether a block between the first row and column and the last ones is in the pattern."""
+        """Returns whether any block of a rectangle, from the first to the last row and column, is in the pattern."""
         rows, columns, sums = len(self.pattern), len(self.pattern[0]), [[0] * (len(self.pattern[0]) + 1)]
-        for row in self.pattern:  # what is in the rectangle that ends there
+        for row in self.pattern:  # sums over the rectangles that begin at the origin
             sums.append([a + b for a, b in zip(sums[-1], itertools.accumulate(row, initial=0), strict=True)])
         sums = ops.convert_to_tensor(sum(sums, []), dtype="int32")
         above, below = (ops.clip(row, 0, rows) for row in (first_row, last_row + 1))
@@ -57,27 +54,27 @@ class BlockSparse(VisibilityRule):
 
 
 def check_pattern(pattern):
-    """Returns a pattern as lists of plain booleans, which a configuration can hold.
+    """Returns a pattern as lists of Python booleans.
 
     Raises:
-        ValueError: If it is not a rectangle.
+        ValueError: If there are no rows, or their lengths differ.
     """
-    rows = [[bool(each) for each in row] for row in pattern]
+    rows = [[bool(allowed) for allowed in row] for row in pattern]
     if not rows or not rows[0] or len({len(row) for row in rows}) > 1:
-        raise ValueError(f"`pattern` must be rows of booleans, all of one length. Received: pattern={pattern!r}.")
+        raise ValueError(f"`pattern` must be rows of booleans of equal lengths. Received: pattern={pattern!r}.")
     return rows
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class SummaryTokens(VisibilityRule):
-    """Queries see the last `count` keys of each block, `s mod c ≥ c − count`, which sum it up for all others.
+    """Queries attend to the last `count` keys of each block, `s mod c ≥ c − count`, which summarise the block.
 
-    The fixed pattern of Sparse Transformers is `Causal() & (LocalBlocks(c) | SummaryTokens(c, count))`: any key reaches
-    any later query in two layers, of which each compares a query with `c + count · S / c` keys.
+    The fixed pattern of Sparse Transformers is `Causal() & (LocalBlocks(c) | SummaryTokens(c, count))`: information
+    flows from any key to any later query in two layers, each of which compares a query with `c + count · S / c` keys.
 
     Args:
         block_size: c, a positive integer.
-        count: How many keys of a block, an integer from 1 to `block_size`.
+        count: Number of summary keys in a block, an integer from 1 to `block_size`.
 
     Raises:
         ValueError: For other values.
@@ -101,9 +98,6 @@ class SummaryTokens(VisibilityRule):
         if count > block_size:
             raise ValueError(f"`count` must be at most `block_size`, {block_size}. Received: count={count}.")
 
-    def get_config(self):
-        return {"block_size": self.block_size, "count": self.count}
-
     def sees(self, pairs):
         return self._is_summary(pairs.key)
 
@@ -121,23 +115,23 @@ class SummaryTokens(VisibilityRule):
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class TopBlocks(VisibilityRule):
-    """A query sees the keys of the `count` blocks that suit it best, among them its own: `block_j = {jc … jc + c − 1}`.
+    """A query attends to the keys of the `count` blocks with the highest gates: `block_j = {jc … jc + c − 1}`.
 
-    `gate_j = mean_s score(q, k_s)` over the keys s of block j that the query sees by all other rules and masks: for dot
-    products `⟨q, mean_s k_s⟩`. The block at the query's own position comes first, if the query sees any of it; blocks
-    of which it sees nothing are never chosen. So the future stays hidden under a causal mask, and a cache chooses what
-    the whole sequence would. Blocks that suit equally well as the last one are chosen, too. Each head chooses for
-    itself. The choice has no weights and no gradient, and being a choice it may change with the rounding of scores.
+    `gate_j = mean_s score(q, k_s)` over the keys s of block j that all other rules and masks allow: for dot products
+    `⟨q, mean_s k_s⟩`. The query's own block always counts among them, if any of its keys are allowed; blocks without
+    allowed keys are never chosen. So later keys stay hidden under a causal mask, and a cache chooses the same blocks as
+    the whole sequence. Blocks whose gate equals the last chosen one are chosen, too. Each head chooses independently.
+    The choice has no weights and no gradient, and may change with the rounding of scores.
 
-    It combines by `&`; the choice is among what the other rule lets see. All scores are computed, so that time and
-    memory are those of attention to everything: what is saved is what a query has to tell apart.
+    The rule combines by `&` and chooses among the keys that the other rule allows. All scores are computed, so that
+    time and memory are those of full attention.
 
     Args:
         block_size: c, a positive integer.
-        count: How many blocks, a positive integer.
+        count: Number of blocks, a positive integer.
 
     Raises:
-        ValueError: For other values, and if combined by `|` or with another choice.
+        ValueError: For other values, and if combined by `|` or with another rule that chooses.
 
     Example:
         >>> import numpy as np
@@ -145,7 +139,7 @@ class TopBlocks(VisibilityRule):
         >>> inputs = np.array([[[2.0], [1.0], [-1.0], [-2.0], [3.0]]], "float32")
         >>> layer = DotAttention(visibility=Causal() & TopBlocks(2, 2))
         >>> _, weights = layer(inputs, inputs, return_attention_scores=True)
-        >>> print(np.round(weights[0, 4], 2))  # of the blocks (2, 1) and (-1, -2) the first one, and its own
+        >>> print(np.round(weights[0, 4], 2))  # of the blocks (2, 1) and (-1, -2) the first, and the query's own
         [0.05 0.   0.   0.   0.95]
 
     Reference:
@@ -159,39 +153,36 @@ class TopBlocks(VisibilityRule):
         self.block_size = check_count("block_size", block_size, least=1)
         self.count = check_count("count", count, least=1)
 
-    def get_config(self):
-        return {"block_size": self.block_size, "count": self.count}
-
     def sees(self, pairs):
         return ops.ones((1, 1, 1, 1), dtype="bool")
 
     def choose(self, scores, seen, query_positions):
         length = ops.shape(scores)[-1]
         num_blocks = -(-length // self.block_size)
-        room = num_blocks * self.block_size - length
+        padding = num_blocks * self.block_size - length
         values = ops.where(seen, ops.cast(ops.stop_gradient(scores), "float32"), 0.0)
-        counts = self._sums(ops.cast(seen, "float32"), room, num_blocks)
+        counts = self._sums(ops.cast(seen, "float32"), padding, num_blocks)
         own = ops.arange(num_blocks, dtype="int32") == ops.floor_divide(query_positions, self.block_size)[:, None]
-        gates = ops.where(own, float("inf"), self._sums(values, room, num_blocks) / ops.maximum(counts, 1.0))
+        gates = ops.where(own, float("inf"), self._sums(values, padding, num_blocks) / ops.maximum(counts, 1.0))
         gates = ops.where(counts > 0, gates, -float("inf"))
         chosen = gates >= self._last_chosen(gates)
-        # Not `ops.repeat`, for which Keras on PyTorch cannot infer shapes without computing everything.
+        # `ops.repeat` is not used, since Keras on PyTorch cannot infer its shape without computing it.
         *leading, _ = ops.shape(chosen)
         chosen = ops.broadcast_to(chosen[..., None], (*leading, num_blocks, self.block_size))
         return ops.reshape(chosen, (*leading, num_blocks * self.block_size))[..., :length]
 
-    def _sums(self, values, room, num_blocks):
+    def _sums(self, values, padding, num_blocks):
         """Returns the sum of each block, [..., T, J] from [..., T, S]."""
         *leading, _ = ops.shape(values)
-        padded = ops.concatenate([values, ops.zeros((*leading, room), dtype=values.dtype)], axis=-1)
+        padded = ops.concatenate([values, ops.zeros((*leading, padding), dtype=values.dtype)], axis=-1)
         return ops.sum(ops.reshape(padded, (*leading, num_blocks, self.block_size)), axis=-1)
 
     def _last_chosen(self, gates):
-        """Returns the gate of the last block that is chosen, [..., T, 1]."""
+        """Returns the lowest gate of a chosen block, [..., T, 1]."""
         blocks = gates.shape[-1]
         if isinstance(blocks, int) and blocks <= self.count:
             return ops.full((1,), -float("inf"), dtype=gates.dtype)
-        if not isinstance(blocks, int):  # there may be fewer
+        if not isinstance(blocks, int):  # there may be fewer than `count`
             *leading, _ = ops.shape(gates)
             gates = ops.concatenate([gates, ops.full((*leading, self.count), -float("inf"), gates.dtype)], axis=-1)
         return ops.top_k(gates, self.count)[0][..., -1:]

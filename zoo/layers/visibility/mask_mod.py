@@ -1,4 +1,4 @@
-"""Any rule that a function writes down."""
+"""A visibility rule defined by a function."""
 
 import keras
 
@@ -7,16 +7,16 @@ from zoo.layers.visibility.base import VisibilityRule
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class MaskMod(VisibilityRule):
-    """A query sees a key where `function(batch, head, query_position, key_position)` is True.
+    """A query attends to a key where `function(batch, head, query_position, key_position)` is True.
 
-    The arguments are integers that broadcast to [B, N, T, S], and the function uses operations that broadcast. It must
-    not depend on anything else. No block is skipped; a `VisibilityRule` of your own can say which.
+    The arguments are integers that broadcast to [B, N, T, S], and the function must use operations that broadcast and
+    depend on nothing else. No blocks are skipped; to skip blocks, derive from `VisibilityRule`.
 
     Args:
         function: The function. To save the layer, register it with `keras.saving.register_keras_serializable`.
 
     Raises:
-        ValueError: If it cannot be called.
+        ValueError: If the function is not callable.
 
     Example:
         >>> import numpy as np

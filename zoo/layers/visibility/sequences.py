@@ -1,4 +1,4 @@
-"""Rules by the order of a sequence, or by its parts: causal, prefix, segments."""
+"""Visibility rules by the order or the parts of a sequence: causal, prefix, segments."""
 
 import keras
 from keras import ops
@@ -8,7 +8,7 @@ from zoo.layers.visibility.base import Both, Either, VisibilityRule
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class Causal(VisibilityRule):
-    """The query at position p sees the keys `s ≤ p`, as with `use_causal_mask`.
+    """The query at position p attends to the keys `s ≤ p`, as with `use_causal_mask`.
 
     Example:
         >>> from zoo.layers import Causal, SelfAttention, SlidingWindow
@@ -30,9 +30,9 @@ class Causal(VisibilityRule):
 
 
 def under_causal_mask(rule):
-    """Returns the rule that holds where there is a causal mask besides.
+    """Returns the combination of a rule and a causal mask.
 
-    Of the future it lets see no more than what parts let see that `replaces_causal`.
+    It allows later keys only where parts of the rule with `replaces_causal` do.
     """
     if not rule.replaces_causal:
         return Causal() & rule
@@ -48,11 +48,11 @@ def under_causal_mask(rule):
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class PrefixLM(VisibilityRule):
-    """A query at position p sees the keys `s ≤ p`, and all of the prefix: `s < prefix_length`, which the call tells.
+    """The query at position p attends to the keys `s ≤ p` and to the whole prefix, `s < prefix_length`.
 
-    `prefix_length` is an integer [B]. The rule takes the place of `use_causal_mask` and of the causal mask of caches:
-    these hide nothing more; in `PrefixLM() | rule`, what only the other rule lets see of the future. A prefix enters a
-    cache in one call.
+    Pass `prefix_length`, integers [B], to the call. The rule replaces `use_causal_mask` and the causal mask of caches;
+    in `PrefixLM() | rule` these hide only later keys that the other rule alone allows. Pass a prefix to a cache in one
+    call.
 
     Example:
         >>> import numpy as np
@@ -86,12 +86,11 @@ class PrefixLM(VisibilityRule):
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class Segments(VisibilityRule):
-    """A query sees the keys of its own segment: texts that are packed into one row do not see each other.
+    """A query attends to the keys of its own segment, so that texts packed into one row stay separate.
 
-    The call tells the segments: `segment_ids`, integers [B, S], of the keys, with a cache over its room as masks are,
-    and `query_segment_ids` [B, T] of the queries, by default those of the keys at their positions. Ids that are the
-    same in a block and sorted, as packing makes them, let the other blocks be skipped: the cost is then the sum of the
-    squares of the lengths.
+    Pass `segment_ids`, integers [B, S], to the call: those of the keys, with a cache over its capacity, like masks.
+    `query_segment_ids` [B, T] are by default those of the keys at the queries' positions. If ids are sorted, as packing
+    makes them, blocks of other segments are skipped, and the cost is the sum of the squares of the lengths.
 
     Example:
         >>> import numpy as np

@@ -1,4 +1,4 @@
-"""Rules by distance: windows, dilated windows, global tokens, local blocks."""
+"""Visibility rules by distance: windows, dilated windows, global tokens, local blocks."""
 
 import functools
 
@@ -10,11 +10,11 @@ from zoo.layers.visibility.base import Range, VisibilityRule, check_count
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class SlidingWindow(VisibilityRule):
-    """The query at position p sees the keys `p − left ≤ s ≤ p + right`, at the cost of the window where it pays.
+    """The query at position p attends to the keys `p − left ≤ s ≤ p + right`; of long inputs, the others are skipped.
 
     Args:
-        left: How many earlier keys a query sees, an integer, 0 or more.
-        right: How many later ones. Default: `left`.
+        left: Number of earlier keys, an integer, 0 or more.
+        right: Number of later keys. Default: `left`.
 
     Raises:
         ValueError: For other values.
@@ -34,9 +34,6 @@ class SlidingWindow(VisibilityRule):
         self.span = self.left + self.right + 1
         self.reach = self.left
 
-    def get_config(self):
-        return {"left": self.left, "right": self.right}
-
     def sees(self, pairs):
         return ops.logical_and(pairs.key >= pairs.query - self.left, pairs.key <= pairs.query + self.right)
 
@@ -51,10 +48,10 @@ class SlidingWindow(VisibilityRule):
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class Dilated(VisibilityRule):
-    """The query at position p sees the keys `p + i · dilation` for `|i| ≤ window`.
+    """The query at position p attends to the keys `p + i · dilation` for `|i| ≤ window`.
 
     Args:
-        window: How many keys a query sees on either side, an integer, 0 or more.
+        window: Number of keys on either side, an integer, 0 or more.
         dilation: The step between them, a positive integer.
 
     Raises:
@@ -74,9 +71,6 @@ class Dilated(VisibilityRule):
         self.window, self.dilation = check_count("window", window), check_count("dilation", dilation, least=1)
         self.reach = self.window * self.dilation
 
-    def get_config(self):
-        return {"window": self.window, "dilation": self.dilation}
-
     def sees(self, pairs):
         steps = ops.abs(pairs.query - pairs.key)
         return ops.logical_and(steps <= self.reach, ops.equal(steps % self.dilation, 0))
@@ -88,11 +82,11 @@ class Dilated(VisibilityRule):
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class GlobalTokens(VisibilityRule):
-    """Queries at global positions see all keys, and all queries see the keys at global positions.
+    """Queries at global positions attend to all keys, and all queries attend to the keys at global positions.
 
-    Longformer's attention is `SlidingWindow(w) | GlobalTokens([0])`; with one projection for both, not two. Under a
-    causal mask, `SlidingWindow(w) | GlobalTokens(range(4))` keeps the first four tokens as attention sinks, and so does
-    its rolling cache, in constant memory; positions are those in the text, where StreamingLLM counts them in the cache.
+    Longformer's attention is `SlidingWindow(w) | GlobalTokens([0])`, here with one projection for both instead of two.
+    Under a causal mask, `SlidingWindow(w) | GlobalTokens(range(4))` keeps the first four tokens as attention sinks, and
+    so does its rolling cache, in constant memory. Positions are those in the text (StreamingLLM: those in the cache).
 
     Args:
         positions: The global positions, integers, 0 or more.
@@ -111,29 +105,27 @@ class GlobalTokens(VisibilityRule):
         Sinks", section 3.2, https://arxiv.org/abs/2309.17453
     """
 
-    reach = 0  # under a causal mask, queries at global positions see keys up to the last of these alone
+    reach = 0  # under a causal mask, queries at global positions attend to no keys after the last of these positions
 
     def __init__(self, positions):
         self.positions = [check_count("positions", position) for position in positions]
         self.kept_first = max(self.positions, default=-1) + 1
 
-    def get_config(self):
-        return {"positions": self.positions}
-
     def sees(self, pairs):
-        return ops.logical_or(*(self._any(lambda p, x=x: ops.equal(x, p), x) for x in (pairs.query, pairs.key)))
+        return ops.logical_or(*(self._at_any(lambda p, x=x: ops.equal(x, p), x) for x in (pairs.query, pairs.key)))
 
     def may_see(self, blocks):
         ranges = blocks.query, blocks.key
-        return ops.logical_or(*(self._any(lambda p, r=r: (r.first <= p) & (p <= r.last), r.first) for r in ranges))
+        return ops.logical_or(*(self._at_any(lambda p, r=r: (r.first <= p) & (p <= r.last), r.first) for r in ranges))
 
-    def _any(self, is_at, like):
+    def _at_any(self, is_at, like):
+        """Returns whether `is_at(position)` of any global position, boolean in the shape of `like`."""
         return functools.reduce(ops.logical_or, map(is_at, self.positions), ops.zeros_like(like, dtype="bool"))
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class LocalBlocks(VisibilityRule):
-    """The query at position p sees the keys s with `⌊p / c⌋ = ⌊s / c⌋`, those of its own block.
+    """The query at position p attends to the keys of its own block, the keys s with `⌊p / c⌋ = ⌊s / c⌋`.
 
     Args:
         block_size: c, a positive integer.
@@ -155,18 +147,15 @@ class LocalBlocks(VisibilityRule):
         self.block_size = self.span = check_count("block_size", block_size, least=1)
         self.reach = self.block_size - 1
 
-    def get_config(self):
-        return {"block_size": self.block_size}
-
     def sees(self, pairs):
         return ops.equal(pairs.query // self.block_size, pairs.key // self.block_size)
 
     def may_see(self, blocks):
-        return self._numbers(blocks.query).meets(self._numbers(blocks.key))
+        return self._block_numbers(blocks.query).meets(self._block_numbers(blocks.key))
 
     def sees_all(self, blocks):
-        query, key = self._numbers(blocks.query), self._numbers(blocks.key)
+        query, key = self._block_numbers(blocks.query), self._block_numbers(blocks.key)
         return ops.logical_and(ops.equal(query.first, key.last), ops.equal(query.last, key.first))
 
-    def _numbers(self, positions):
+    def _block_numbers(self, positions):
         return Range(*(end // self.block_size for end in positions))

@@ -7,8 +7,8 @@ from keras import ops
 
 from zoo import layers
 from zoo.errors import InputError
+from zoo.layers.core.base import SavesOptions
 from zoo.layers.core.dropout import Dropout
-from zoo.layers.core.saving import SavesOptions
 from zoo.models.seq2seq.base import Seq2SeqModel
 from zoo.models.seq2seq.recurrent_layers import OneWayEncoder
 from zoo.models.shared.base import build_all

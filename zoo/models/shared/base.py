@@ -6,7 +6,7 @@ import keras
 from keras import backend, ops
 
 from zoo.errors import InputError
-from zoo.layers.core.saving import KeepsQuantization
+from zoo.layers.core.base import KeepsQuantization
 from zoo.models.shared.embeddings import tied_tables
 from zoo.options import Options
 from zoo.vocabulary import PAD

@@ -8,7 +8,8 @@ from keras import ops
 
 from zoo.errors import InputError
 from zoo.layers.core.constants import computed_constants, constant_of, read_constants
-from zoo.layers.core.kernels import matmul_transposed, read_once
+from zoo.layers.core.graphs import read_once
+from zoo.layers.core.kernels import matmul_transposed
 from zoo.row_selection import take
 
 

@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from zoo import layers
-from zoo.layers.core.saving import SavesOptions
+from zoo.layers.core.base import SavesOptions
 from zoo.layers.positions.base import angles, distances
 from zoo.models.shared.transformer_options import CONCATENATED, INPUT_POSITIONS
 

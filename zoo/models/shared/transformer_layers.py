@@ -6,7 +6,7 @@ import keras
 
 from zoo import layers
 from zoo.errors import InputError
-from zoo.layers.core.activations import get_activation
+from zoo.layers.core.feed_forward import get_activation
 from zoo.layers.core.normalization import make_normalization
 from zoo.models.shared.positions import InputPositions, TwoSidedALiBiPositions
 from zoo.models.shared.scores import model_score

@@ -12,7 +12,7 @@ from support.layers.refusals import check_refusals
 
 from zoo import layers
 from zoo.layers.core.softmax import masked_softmax
-from zoo.layers.visibility.visible import build_visibility
+from zoo.layers.visibility.visibility import build_visibility
 
 B, T, S, N = 2, 3, 5, 7
 # Whose masks are applied where those of others are.

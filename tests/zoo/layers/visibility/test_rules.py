@@ -192,8 +192,21 @@ def test_blocks_are_chosen_in_a_graph_of_any_length():
         np.testing.assert_allclose(to_numpy(run(given)), to_numpy(layer(given)), atol=1e-5)
 
 
+@keras.saving.register_keras_serializable(package="attention_zoo_tests")
+class EarlyKeys(layers.VisibilityRule):
+    """A rule of one's own with an argument and without `get_config`."""
+
+    def __init__(self, count):
+        self.count = count
+
+    def sees(self, pairs):
+        return pairs.key < self.count
+
+
 def test_layers_with_rules_are_saved(tmp_path):
-    rule = layers.Causal() & (layers.SlidingWindow(2, 0) | layers.GlobalTokens([0]) | layers.BlockSparse(3, [[1, 0]]))
+    rule = layers.SlidingWindow(2, 0) | layers.GlobalTokens([0]) | layers.BlockSparse(3, [[1, 0]]) | EarlyKeys(2)
+    assert EarlyKeys(2) == EarlyKeys(2) != EarlyKeys(3)
+    rule = layers.Causal() & rule
     inputs, ids = keras.Input((S, 8)), keras.Input((S,), dtype="int32")
     layer = layers.MultiHeadAttention(3, 5, visibility=rule & layers.Segments(), normalization="sink")
     model = keras.Model([inputs, ids], layer(inputs, inputs, segment_ids=ids))

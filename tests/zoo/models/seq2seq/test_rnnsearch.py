@@ -28,7 +28,7 @@ MACHINERY = (
     "layers/core/",
     "layers/attention/base.py",  # the arguments that all attention layers take
     "layers/execution/",
-    "layers/visibility/visible.py",  # masks
+    "layers/visibility/visibility.py",  # masks
     "layers/normalizations/",  # the softmax
     "layers/attention/single_head.py",  # additive attention is attention with the additive score
     "layers/recurrent/",  # the loop over the steps, and what cells of both orders have in common

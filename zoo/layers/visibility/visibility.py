@@ -1,4 +1,4 @@
-"""Which query may see which key in a call: its masks, the causal one, and the layer's rule, in one value.
+"""The visibility of a call: its masks, the causal mask and the layer's rule in one object.
 
 Axes: B batch, N heads, T query length, S key/value length. In a mask, True means "may attend".
 """
@@ -9,9 +9,8 @@ from typing import Any
 
 from keras import backend, ops
 
-from zoo.layers.core.biases import rank_4
 from zoo.layers.core.lazy import Lazy, LazyPositions, number_of, value_of
-from zoo.layers.core.masks import check_mask, check_sequence_mask, combined_value_mask, sizes_differ
+from zoo.layers.core.masks import check_mask, check_sequence_mask, combined_value_mask, rank_4, sizes_differ
 from zoo.layers.visibility.base import KEY_INPUTS, QUERY_INPUTS, SEQUENCE_INPUTS, Pairs
 from zoo.layers.visibility.sequences import under_causal_mask
 
@@ -24,22 +23,22 @@ class Visibility:
     """Which query may attend to which key, as separate masks, so that a chunk of queries needs only its own rows.
 
     Args:
-        query_places: Positions of the queries among the keys, int32 [T], also `LazyPositions`.
-        key_places: Positions of the keys, int32 [S], likewise.
+        query_places: Positions of the queries among the keys, int32 [T] or `LazyPositions`.
+        key_places: Positions of the keys, int32 [S] or `LazyPositions`.
         query_mask: Boolean [B, T], or `None`.
         key_mask: Boolean [B, S], or `None`.
         pair_mask: Boolean [B, T, S], or with heads [B, 1, T, S] or [B, N, T, S]; or `None`.
-        causal: Whether a query sees only the keys up to its own position.
+        causal: Whether a query attends only to the keys up to its own position.
         heads: Whether the scores have a head axis.
         rule: The layer's `VisibilityRule`, or `None`.
-        inputs: What the rule must be told, by name, int32: [B, T] for each query, [B, S] for each key, [B] for each
-            sequence.
-        sizes: B, also `Lazy`, and N.
-        rolled: Whether keys are not at the positions from 0 on, as in a rolling cache.
-        aligned: Whether query t is known to be at the position of key t, and there are as many of both.
-        has_keys: Whether there is known to be a key, also if their number is unknown.
-        blocks: Number of blocks of a sequence, if they are stacked on the batch axis, each with a window of keys from
-            whose start its positions count; or `None`.
+        inputs: Mask inputs that the rule needs, by name, int32: [B, T] for each query, [B, S] for each key, [B] for
+            each sequence.
+        sizes: B, also as `Lazy`, and N.
+        rolled: Whether the keys have other positions than 0 … S − 1, as in a rolling cache.
+        aligned: Whether T = S and query t has the position of key t, as far as is known.
+        has_keys: Whether there is at least one key, even if their number is unknown.
+        blocks: Number of blocks in a sequence, if they are stacked on the batch axis, each with a window of keys, from
+            whose start positions count; or `None`.
     """
 
     query_places: Any
@@ -59,7 +58,7 @@ class Visibility:
 
     @functools.cached_property
     def facts(self):
-        """All that a plan may depend on, hashable."""
+        """All facts on which a plan may depend, hashable."""
         rule = None if self.rule is None else (self.rule.skips, self.rule.span, self.rule.chooses)
         blocks = self.blocks if self.blocks is None or isinstance(self.blocks, int) else "unknown"
         masked = self.query_mask is None, self.key_mask is None, self.pair_mask is None
@@ -81,27 +80,27 @@ class Visibility:
         return number_of(self.key_places)
 
     def computed(self):
-        """Returns the visibility with all positions computed, for use in loops, whose tensors are their own."""
+        """Returns the visibility with all positions computed, since a loop cannot share tensors computed in it."""
         sizes = self.sizes if self.rule is None else (value_of(self.sizes[0]), self.sizes[1])
         return dataclasses.replace(self, query_places=self.query_positions, key_places=self.key_positions, sizes=sizes)
 
     @property
     def may_be_cut(self):
-        """Whether parts of the queries and of the keys may be taken, by their positions."""
+        """Whether queries and keys may be cut into parts, by their positions."""
         return not self.rolled and self.blocks is None
 
     def rolled_to(self, key_positions):
-        """Returns the visibility with the keys at positions, int32 [S], from which the queries' count already."""
+        """Returns the visibility with the keys at other positions, int32 [S]; those of the queries stay."""
         return dataclasses.replace(self, key_places=key_positions, rolled=True, aligned=False)
 
     @functools.cached_property
     def may_hide_all(self):
-        """Whether there may be a query that sees no key, also because there may be no key."""
+        """Whether all keys of a query may be masked, or there may be no key."""
         return self.hides or not (self.has_keys or self.num_keys is not None)
 
     @functools.cached_property
     def is_plainly_causal(self):
-        """Whether each query sees the keys up to its own, and nothing else is masked: then all see some."""
+        """Whether only the causal mask hides keys, so that every query attends to at least one."""
         others = (self.query_mask, self.key_mask, self.pair_mask, self.rule)
         return self.causal and self.aligned and all(part is None for part in others)
 
@@ -113,11 +112,11 @@ class Visibility:
 
     @property
     def chooses(self):
-        """Whether what a query sees depends on its scores."""
+        """Whether the allowed keys depend on the scores."""
         return self.rule is not None and self.rule.chooses
 
     def chosen_by(self, scores):
-        """Returns the visibility after the rule's choice, if it makes one, by scores [B, (N,) T, S]."""
+        """Returns the visibility with the rule's choice of keys, if it chooses, by scores [B, (N,) T, S]."""
         if not self.chooses:
             return self
         seen = ops.logical_and(self.mask(), ops.ones_like(scores, dtype="bool"))
@@ -126,7 +125,7 @@ class Visibility:
         return dataclasses.replace(self, pair_mask=mask)
 
     def mask(self):
-        """Returns the conjunction of all masks, which broadcasts to the scores, or `None` if nothing is masked."""
+        """Returns the conjunction of all masks, which broadcasts to the scores, or `None` if there are no masks."""
         return self._mask.value() if self.hides else None
 
     @functools.cached_property
@@ -146,21 +145,21 @@ class Visibility:
         if self.pair_mask is not None:
             conditions.append(self.pair_mask)
         if self.rule is not None:
-            conditions.append(self._seen_by_rule())
+            conditions.append(self._rule_mask())
         return functools.reduce(ops.logical_and, conditions) if conditions else None
 
-    def _seen_by_rule(self):
+    def _rule_mask(self):
         batch = ops.arange(value_of(self.sizes[0]), dtype="int32")
         return self.seen_by_rule(batch, self.query_positions[None], self.key_positions[None], self.inputs)
 
     def seen_by_rule(self, batch, query_positions, key_positions, inputs):
-        """Returns what the rule lets see, boolean [B or 1, N or 1, T or 1, S or 1], or without the axis of heads.
+        """Returns the mask of the rule, boolean [B or 1, N or 1, T or 1, S or 1], or without the axis of heads.
 
         Args:
             batch: Numbers of the sequences, [B].
             query_positions: [B or 1, T].
             key_positions: [B or 1, S].
-            inputs: As in `inputs`.
+            inputs: Mask inputs by name.
         """
         axes = {name: (slice(None), None, slice(None), None) for name in QUERY_INPUTS}
         axes |= {name: (slice(None), None, None) for name in KEY_INPUTS}
@@ -172,11 +171,11 @@ class Visibility:
             key_positions[:, None, None],
             {name: tensor[axes[name]] for name, tensor in inputs.items()},
         )
-        seen = rank_4(ops.cast(self.rule.sees(pairs), "bool"))
-        return seen if self.heads else seen[:, 0]
+        mask = rank_4(ops.cast(self.rule.sees(pairs), "bool"))
+        return mask if self.heads else mask[:, 0]
 
     def limited_to(self, max_keys):
-        """Returns the visibility without the keys after `max_keys`, if there may be any; `None` is no limit."""
+        """Returns the visibility with the keys after the first `max_keys` masked; `None` means no limit."""
         if max_keys is None:
             return self
         if isinstance(max_keys, int) and self.num_keys is not None and self.num_keys <= max_keys:
@@ -187,33 +186,33 @@ class Visibility:
         )
 
     def query_vectors(self):
-        """Returns by name what has a number for each query, [T] or [B, T]."""
+        """Returns the tensors with an element for each query, [T] or [B, T], by name."""
         vectors = {"query_positions": self.query_positions, "query_mask": self.query_mask}
         return _present({**vectors, **{name: self.inputs.get(name) for name in QUERY_INPUTS}})
 
     def key_vectors(self):
-        """Returns by name what has a number for each key, [S] or [B, S]."""
+        """Returns the tensors with an element for each key, [S] or [B, S], by name."""
         vectors = {"key_positions": self.key_positions, "key_mask": self.key_mask}
         return _present({**vectors, **{name: self.inputs.get(name) for name in KEY_INPUTS}})
 
-    def of(self, vectors, pair_mask=None):
-        """Returns the visibility of some of the queries and keys, from their vectors, those that are changed."""
+    def of_vectors(self, vectors, pair_mask=None):
+        """Returns the visibility of some queries and keys, from their parts of `query_vectors` and `key_vectors`."""
         inputs = {name: vectors.get(name, tensor) for name, tensor in self.inputs.items()}
-        own = {_FIELDS.get(name, name): vectors[name] for name in vectors if name not in self.inputs}
-        return dataclasses.replace(self, pair_mask=pair_mask, inputs=inputs, aligned=False, **own)
+        fields = {_FIELDS.get(name, name): vectors[name] for name in vectors if name not in self.inputs}
+        return dataclasses.replace(self, pair_mask=pair_mask, inputs=inputs, aligned=False, **fields)
 
     def rows(self):
-        """Returns by name what has a row for each query, with the queries on the last axis but one."""
+        """Returns the tensors with a row for each query, which are on the last axis but one, by name."""
         rows = {name: vector[..., None] for name, vector in self.query_vectors().items()}
         return rows if self.pair_mask is None else {**rows, "pair_mask": self.pair_mask}
 
-    def at(self, rows):
-        """Returns the visibility of some of the queries, from what `rows` returned, cut to those."""
+    def of_rows(self, rows):
+        """Returns the visibility of some queries, from their parts of `rows`."""
         vectors = {name: ops.squeeze(rows[name], -1) for name in self.query_vectors()}
-        return self.of(vectors, rows.get("pair_mask"))
+        return self.of_vectors(vectors, rows.get("pair_mask"))
 
     def seen(self):
-        """Returns which query sees any key, boolean [B or 1, (N or 1,) T or 1, 1]; `None` if all see some."""
+        """Returns which queries have an unmasked key, boolean [B or 1, (N or 1,) T or 1, 1]; `None` if all have."""
         if not self.may_hide_all:
             return None
         if self.hides:
@@ -221,7 +220,7 @@ class Visibility:
         return ops.any(self.key_positions[(None,) * (2 + self.heads)] >= 0, axis=-1, keepdims=True)
 
     def rows_of(self, seen, dtype):
-        """Returns what `seen` did with a row for each query, 1 and 0 in the given dtype."""
+        """Returns the result of `seen` broadcast to a row for each query, 1 and 0 in a dtype."""
         return ops.cast(seen, dtype) * ops.ones_like(self.query_positions[:, None], dtype=dtype)
 
 
@@ -237,22 +236,22 @@ def build_visibility(
     rule=None,
     sizes=(1, 1),
     has_keys=False,
-    **told,
+    **mask_inputs,
 ):
-    """Returns the `Visibility` that the masks of a call describe; for their shapes see `BaseAttention`.
+    """Returns the `Visibility` of a call, from its masks; for their shapes see `BaseAttention`.
 
-    The lengths are (T, S), and `first_position` is that of the first query among the keys; all may be `Lazy`. With
-    `heads`, scores have a head axis; with `has_keys` there is known to be a key. The `rule` is the layer's, or `None`;
-    `told`, by name, is what the call tells it; `sizes` are B and N.
+    The lengths are (T, S), and `first_position` is the position of the first query among the keys; all may be `Lazy`.
+    With `heads`, scores have a head axis; with `has_keys`, there is at least one key. The `rule` is the layer's, or
+    `None`, `mask_inputs` are those of the call, and `sizes` are B and N.
 
     Raises:
-        ValueError: For a floating point mask, a mask of the wrong rank or length, or if the call does not tell what the
-            rule needs.
+        ValueError: For a floating point mask, a mask of the wrong rank or length, or if a mask input is missing that
+            the rule needs.
     """
     queries, keys = lengths
     query_places, inputs = LazyPositions(first_position, queries), {}
-    if rule is not None or told:
-        inputs = _check_inputs(rule, told, lengths, query_places)
+    if rule is not None or mask_inputs:
+        inputs = _check_inputs(rule, mask_inputs, lengths, query_places)
     if causal and rule is not None and rule.replaces_causal:
         rule, causal = under_causal_mask(rule), False
     return Visibility(
@@ -261,7 +260,7 @@ def build_visibility(
         query_mask=query_mask if query_mask is None else check_sequence_mask(query_mask, "query_mask", "T", queries),
         key_mask=None if value_mask is key_mask is None else combined_value_mask(value_mask, key_mask, keys),
         pair_mask=attention_mask if attention_mask is None else _check_pair_mask(attention_mask, lengths, heads),
-        causal=causal or (isinstance(keys, int) and keys == 0),  # without keys, no query sees any
+        causal=causal or (isinstance(keys, int) and keys == 0),  # without keys, everything is masked
         heads=heads,
         rule=rule,
         inputs=inputs,
@@ -272,7 +271,7 @@ def build_visibility(
 
 
 def _check_pair_mask(mask, lengths, heads):
-    """Returns the mask of pairs as a boolean tensor [B, T, S], or with heads [B, 1 or N, T, S]."""
+    """Returns the attention mask as a boolean tensor [B, T, S], or with heads [B, 1 or N, T, S]."""
     queries, keys = lengths
     mask = check_mask(mask, "attention_mask", (3, 4) if heads else (3,))
     if heads and len(mask.shape) == 3:
@@ -293,31 +292,31 @@ def _present(tensors):
 
 
 def _check_inputs(rule, inputs, lengths, query_places):
-    """Returns what a rule must be told, by name, int32, from what the call tells, by name, or `None` each.
+    """Returns the mask inputs that a rule needs, by name, int32, from those of the call, by name, or `None`.
 
     Raises:
-        ValueError: If something is missing, or not needed, or is no tensor of integers of its shape.
+        ValueError: If a mask input is missing, or not needed, or is no tensor of integers of its shape.
     """
-    needs, given = () if rule is None else rule.needs, _present(inputs)
-    for name in given:
+    needs, inputs = () if rule is None else rule.needs, _present(inputs)
+    for name in inputs:
         if name not in needs:
             raise ValueError(f"`{name}` is for a layer whose `visibility` needs it. Received: visibility={rule!r}.")
     shapes = {name: ("[B, T]", lengths[0]) for name in QUERY_INPUTS} | {
         name: ("[B, S]", lengths[1]) for name in KEY_INPUTS
     }
-    checked = {name: _check_integers(given[name], name, *shapes.get(name, ("[B]", None))) for name in given}
+    checked = {name: _check_integers(inputs[name], name, *shapes.get(name, ("[B]", None))) for name in inputs}
     if "query_segment_ids" in needs and "query_segment_ids" not in checked and "segment_ids" in checked:
         checked["query_segment_ids"] = _at_positions(
             checked["segment_ids"], value_of(query_places), value_of(lengths[1])
         )
     missing = [name for name in needs if name not in checked]
     if missing:
-        raise ValueError(f"The call must tell `{missing[0]}`, which the layer's `visibility` needs: {rule!r}.")
+        raise ValueError(f"Pass `{missing[0]}` to the call: it is required by the layer's `visibility`, {rule!r}.")
     return checked
 
 
 def _at_positions(ids, positions, length):
-    """Returns the ids of keys [B, S] at the positions of queries [T], [B, T]; there is none outside of the keys."""
+    """Returns the ids of keys [B, S] at the positions of queries [T], [B, T]; `_NO_SEGMENT` outside of the keys."""
     ids = ops.pad(ids, [[0, 0], [0, 1]], constant_values=_NO_SEGMENT)
     inside = ops.logical_and(positions >= 0, positions < length)
     return ops.take(ids, ops.where(inside, positions, length), axis=1)

@@ -1,4 +1,4 @@
-"""What saved models need beyond Keras: objects that several layers share, and sublayers that may be quantised."""
+"""Base classes of the layers, and how objects that several layers share are saved."""
 
 import threading
 import uuid
@@ -7,15 +7,15 @@ from typing import Any
 
 import keras
 
-from zoo.layers.core.memo import forget
+from zoo.layers.core.facts import forget
 
-# Of objects that several layers may hold: their holders, and a name that no other object has, in any process.
+# For objects that several layers may share: the layers that hold them, and a name that is unique across processes.
 _holders: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 _names: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 
 
 class _Copies(threading.local):
-    """The latest copy of each shared object, by the name of the original, and the holders that have it already."""
+    """The latest copy of each shared object, by the name of the original, and the holders that already have it."""
 
     def __init__(self):
         self.latest = weakref.WeakValueDictionary()
@@ -26,17 +26,18 @@ _copies = _Copies()
 
 
 def serialize_shared(shared_object, holder=None):
-    """Returns the configuration of an object that other layers may hold as well, or `None` for `None`.
+    """Returns the configuration of an object that other layers may share, or `None` for `None`.
 
-    In a `.keras` file it is one object for all of them, and reloaded layers share it again. Elsewhere the configuration
-    says who shares it, if anybody does, so that copies of the layers share a copy: see `deserialize_shared`.
+    A `.keras` file has one such object for all layers, and reloaded layers share it again. Elsewhere the configuration
+    of an object with several holders names the object and its holder, so that copies of the layers share a copy: see
+    `deserialize_shared`.
 
     Args:
         shared_object: The object.
         holder: The layer that holds it.
     """
-    # While saving a model, Keras marks an object as shared when it meets it a second time. By then the configuration
-    # of the first meeting has been copied into that of its layer, unmarked: so the first meeting is a dry run.
+    # While saving a model, Keras marks an object as shared when it serializes it for the second time, and by then the
+    # unmarked configuration has been copied into that of its layer. So the first serialization is a dry run.
     keras.saving.serialize_keras_object(shared_object)
     config = keras.saving.serialize_keras_object(shared_object)
     if holder is not None and len(_holders.get(shared_object, ())) > 1 and "shared_object_id" not in config:
@@ -46,10 +47,10 @@ def serialize_shared(shared_object, holder=None):
 
 
 def deserialize_shared(config):
-    """Returns the object of a configuration, one for all the holders that share it.
+    """Returns the object of a configuration, the same for all holders that share it.
 
-    `keras.models.clone_model` copies layers one by one. A holder that has a copy already begins another one, so that
-    two clones of a model share nothing.
+    `keras.models.clone_model` copies layers one by one. For a holder that already has a copy, a new one is created, so
+    that two clones of a model share nothing.
     """
     sharing = config.get("sharing")
     if sharing is None:
@@ -63,21 +64,23 @@ def deserialize_shared(config):
 
 
 def without_sharing(config):
-    """Returns a configuration whose objects are new wherever it is read, also while Keras reloads a model."""
+    """Returns a configuration from which new objects are always created, also while Keras reloads a model."""
     if isinstance(config, dict):
-        kept = {name: value for name, value in config.items() if name not in ("shared_object_id", "sharing")}
-        return {name: without_sharing(value) for name, value in kept.items()}
+        markers = ("shared_object_id", "sharing")
+        return {name: without_sharing(value) for name, value in config.items() if name not in markers}
     return [without_sharing(value) for value in config] if isinstance(config, list) else config
 
 
 class SavesOptions(keras.layers.Layer):
     """Base of the layers whose configuration consists of their options.
 
-    Each class names those that it adds in `saved_options`: arguments of the constructor that are attributes as well. An
-    option may be a layer, an initializer or a function. One that other layers may hold as well has `may_be_shared`.
+    `saved_options` of a class names the options that it adds: arguments of the constructor that are also attributes. An
+    option may be a layer, an initializer or a function. Options that other layers may share have `may_be_shared`.
     """
 
     saved_options: tuple[str, ...] = ()
+    is_new_as_layer = False
+    """Whether earlier versions had a function in place of this layer: their files have no dtype policy for it."""
 
     @classmethod
     def _option_names(cls):
@@ -86,7 +89,7 @@ class SavesOptions(keras.layers.Layer):
     def __setattr__(self, name, value):
         if name[0] != "_" and self.__dict__.get(name) is not value:  # Keras writes `_called` and `built` at every call
             forget(self)
-            for holder in _holders.get(self, ()):  # layers, of which a score or a normalisation is a part
+            for holder in _holders.get(self, ()):  # layers that hold this score or normalisation
                 forget(holder)
         if getattr(value, "may_be_shared", False):
             _holders.setdefault(value, weakref.WeakSet()).add(self)
@@ -108,11 +111,11 @@ class SavesOptions(keras.layers.Layer):
 
 
 class KeepsQuantization(SavesOptions):
-    """Base of the layers that create projections: what was quantised when it was saved is quantised when reloaded.
+    """Base of the layers that create projections: quantised projections are quantised again when reloaded.
 
     `model.quantize("int8")` changes the dtype policy of each projection. Keras saves the policy of a layer, but not
     those of the layers that it creates, whose quantised weights would then not fit on reloading. So these policies are
-    saved with the shapes that the layer was built with.
+    saved with the shapes for which the layer was built.
     """
 
     def get_build_config(self):
@@ -123,8 +126,22 @@ class KeepsQuantization(SavesOptions):
     def build_from_config(self, config):
         super().build_from_config(config)
         sublayers, policies = list(self._flatten_layers(include_self=False)), config.get("policies", ())
-        if len(policies) < len(sublayers):  # saved before what normalises scores was a layer
-            sublayers = [layer for layer in sublayers if not getattr(layer, "normalizes_scores", False)]
+        if len(policies) < len(sublayers):  # a file of an earlier version
+            sublayers = [layer for layer in sublayers if not getattr(layer, "is_new_as_layer", False)]
         for layer, policy in zip(sublayers, policies, strict=False):
             if policy is not None and layer.quantization_mode is None:
-                layer.dtype_policy = policy  # which quantises it
+                layer.dtype_policy = policy  # quantises the layer
+
+
+class ReturnsMore:
+    """Mixin of layers whose call may return weights, states or a cache besides its output."""
+
+    def compute_output_spec(self, *args, **kwargs):
+        # Traces the call, since `compute_output_shape` describes the output alone.
+        return keras.Operation.compute_output_spec(self, *args, **kwargs)
+
+
+def pack_results(*results):
+    """Returns the results that are not `None`: a tuple, or a single result by itself."""
+    present = tuple(result for result in results if result is not None)
+    return present if len(present) > 1 else present[0]

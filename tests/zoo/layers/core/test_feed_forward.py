@@ -8,7 +8,7 @@ import pytest
 from keras import ops
 
 from zoo.layers import FeedForward
-from zoo.layers.core.activations import gelu_tanh, get_activation
+from zoo.layers.core.feed_forward import gelu_tanh, get_activation
 
 
 def test_gelu_tanh():

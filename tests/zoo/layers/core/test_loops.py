@@ -5,7 +5,7 @@ import numpy as np
 from keras import ops
 from support.layers.contract import gradients, to_numpy
 
-from zoo.layers.core.kernels import checkpointed_map
+from zoo.layers.core.loops import checkpointed_map
 
 
 def _scale(rows, shared, index):

@@ -1,38 +1,39 @@
-"""Sparse relatives of the softmax."""
+"""Sparse normalisations, which give weight to few keys: sparsemax and α-entmax."""
 
 import keras
 from keras import ops
 
-from zoo.layers.core.kernels import LOWEST_SCORE
+from zoo.layers.core.softmax import LOWEST_SCORE
 from zoo.layers.normalizations.base import Normalization
 
 _BISECTIONS = 12
-# From a threshold that is known to 2^−12, Newton's method has float32 after two steps; these have derivatives.
+# From a threshold with an error below 2^−12, two Newton steps reach the precision of float32. Gradients flow through
+# these steps alone.
 _NEWTON_STEPS = 3
-_FAR = -2.0  # below the largest score by as much, no weight is left
+_LOWEST = -2.0  # scores this far below the largest one have no weight
 
 
 class _SparseNormalization(Normalization):
-    """Base: weights `p(z − τ)` of scores less the largest, with a threshold τ by which they sum to 1."""
+    """Base class: weights `p(z − τ)`, where z are the scores minus the largest one and τ is such that they sum to 1."""
 
     scale: float
 
     def weights_of(self, scores, mask):
         if mask is not None:
             scores = ops.where(mask, scores, ops.cast(LOWEST_SCORE, scores.dtype))
-        if not isinstance(scores.shape[-1], int):  # there may be no key, and nothing is the largest of none
+        if not isinstance(scores.shape[-1], int):  # there may be no key, and no scores have no maximum
             lowest = ops.full_like(ops.sum(scores, axis=-1, keepdims=True), LOWEST_SCORE)
             return self._weights(ops.concatenate([scores, lowest], axis=-1))[..., :-1]
         return scores if 0 in scores.shape else self._weights(scores)
 
     def _weights(self, scores):
         largest = ops.stop_gradient(ops.max(scores, axis=-1, keepdims=True))
-        return self.sparse(ops.maximum((scores - largest) * self.scale, ops.cast(_FAR, scores.dtype)))
+        return self.sparse(ops.maximum((scores - largest) * self.scale, ops.cast(_LOWEST, scores.dtype)))
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class SparsemaxNormalization(_SparseNormalization):
-    """Sparsemax: the point of the simplex that is nearest to the scores, `wᵢ = max(sᵢ − τ, 0)`, `Σ wᵢ = 1`.
+    """Sparsemax, the projection of the scores onto the simplex: `wᵢ = max(sᵢ − τ, 0)`, `Σ wᵢ = 1`.
 
     Args:
         **kwargs: Options of `keras.layers.Layer`.
@@ -65,10 +66,10 @@ class SparsemaxNormalization(_SparseNormalization):
 class EntmaxNormalization(_SparseNormalization):
     """α-entmax: `wᵢ = max((α − 1) sᵢ − τ, 0)^(1 / (α − 1))`, `Σ wᵢ = 1`: between softmax (α = 1) and sparsemax (α = 2).
 
-    The threshold τ is exact for α = 1.5, of sorted scores; for others it is found by bisection.
+    The threshold τ is exact for α = 1.5, from sorted scores; for other α it is computed by bisection.
 
     Args:
-        alpha: α, a number with 1 < α < 2; the larger, the more keys have no weight at all.
+        alpha: α, a number with 1 < α < 2. The larger it is, the more keys have a weight of zero.
         **kwargs: Options of `keras.layers.Layer`.
 
     Call arguments and results: see `Normalization`.
@@ -94,14 +95,14 @@ class EntmaxNormalization(_SparseNormalization):
         super().__init__(**kwargs)
         if not 1 < alpha < 2:
             raise ValueError(
-                "`alpha` must be between 1 and 2; 1 is SoftmaxNormalization and 2 SparsemaxNormalization. "
+                "`alpha` must be between 1 and 2; SoftmaxNormalization is for 1 and SparsemaxNormalization for 2. "
                 f"Received: alpha={alpha!r}."
             )
         self.alpha = float(alpha)
 
     @property
     def scale(self):
-        """What scores are multiplied with, α − 1."""
+        """The factor of the scores, α − 1."""
         return self.alpha - 1
 
     def sparse(self, scores):
@@ -122,12 +123,15 @@ def _entmax_15(scores):
 
 
 def _sorted(scores):
-    """Returns the scores of each row from the largest to the smallest, and 1 … S."""
+    """Returns the scores of each row in descending order, and the numbers 1 … S."""
     return -ops.sort(-scores, axis=-1), ops.cast(ops.arange(1, ops.shape(scores)[-1] + 1), scores.dtype)
 
 
 def _support(scores, order, thresholds):
-    """Returns 1 where there is weight and 0 elsewhere, from the thresholds if the first 1 … S had all of it."""
+    """Returns 1 where weights are positive and 0 elsewhere.
+
+    `thresholds` are those of supports that consist of the first 1 … S scores in descending order.
+    """
     size = ops.sum(ops.cast(order > thresholds, "int32"), axis=-1, keepdims=True)
     threshold = ops.take_along_axis(thresholds, ops.maximum(size - 1, 0), axis=-1)
     return ops.cast(scores > threshold, scores.dtype)
@@ -148,7 +152,7 @@ def _entmax_by_bisection(scores, power):
 
 
 def _power(rest, power):
-    """Returns `max(rest, 0)^power`, with a derivative of 0 where that is 0."""
+    """Returns `max(rest, 0)^power`, with a derivative of 0 where the result is 0."""
     positive = rest > 0
     powers = ops.power(ops.where(positive, rest, ops.ones_like(rest)), power)
     return ops.where(positive, powers, ops.zeros_like(rest))

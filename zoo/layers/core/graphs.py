@@ -1,0 +1,88 @@
+"""Sizes and variables in the graphs of the backends."""
+
+import contextlib
+import functools
+import importlib
+
+import keras
+from keras import ops
+
+_NO_GRAPH = object()
+
+
+def current_graph():
+    """Returns an object that identifies the current graph; `None` if the backend has none, as while JAX traces."""
+    if keras.backend.backend() == "jax":
+        return None
+    if keras.backend.backend() != "tensorflow":
+        return _NO_GRAPH
+    tf = importlib.import_module("tensorflow")
+    return _NO_GRAPH if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
+
+
+def axis_size(tensor, axis):
+    """Returns the size of an axis: an integer, or a scalar tensor if it is unknown.
+
+    On TensorFlow `ops.shape` computes all unknown sizes; this function computes one of them, and once for each tensor
+    of a graph, so that the three projections of a sequence share the operations that compute its length.
+    """
+    size = tensor.shape[axis]
+    if size is not None:
+        return size
+    if keras.backend.backend() != "tensorflow" or isinstance(tensor, keras.KerasTensor):
+        return ops.shape(tensor)[axis]
+    tf = importlib.import_module("tensorflow")
+    if tf.executing_eagerly():
+        return tf.shape(tensor)[axis]
+    graph = tf.compat.v1.get_default_graph()
+    sizes = getattr(graph, "_attention_zoo_sizes", None)
+    if sizes is None:  # an attribute of the graph, so that it lives as long
+        sizes = graph._attention_zoo_sizes = {}
+    key, axis = tensor.ref(), axis % len(tensor.shape)
+    if (key, None) not in sizes:
+        sizes[key, None] = tf.shape(tensor)
+    if (key, axis) not in sizes:
+        sizes[key, axis] = sizes[key, None][axis]
+    return sizes[key, axis]
+
+
+def as_tensor(value):
+    """Returns the value of a variable of TensorFlow (an export holds such variables), and anything else as it is."""
+    if value is None or keras.backend.backend() != "tensorflow":
+        return value
+    tf = importlib.import_module("tensorflow")
+    return tf.convert_to_tensor(value) if isinstance(value, tf.Variable) else value
+
+
+def read_once(variables):
+    """Returns a context in which variables keep their current values: a loop in a graph reads them before it begins."""
+    if keras.backend.backend() != "tensorflow":
+        return contextlib.nullcontext()
+    tf = importlib.import_module("tensorflow")
+
+    def read():
+        return [(variable, tf.convert_to_tensor(variable.value)) for variable in variables]
+
+    class ReadOnce(keras.StatelessScope):
+        """A scope that returns the values read before; a variable that is assigned is read again."""
+
+        def add_update(self, update):
+            variable, value = update
+            self.state_mapping.pop(id(variable), None)
+            variable._direct_assign(value)
+
+    # Whatever the compute dtype of the calling layer is, variables are read in their own dtype and cast on use.
+    return ReadOnce(state_mapping=autocasting("float32", read)())
+
+
+class _Autocast(keras.layers.Layer):
+    """Makes Keras cast the weights that a function reads, also where it is recomputed outside of a layer's call."""
+
+    def call(self, function):
+        return function()
+
+
+def autocasting(dtype, function):
+    """Returns `function` with the weights that it reads cast to `dtype`, wherever it is called."""
+    autocast = _Autocast(name="autocast", dtype=f"mixed_{dtype}" if dtype in ("float16", "bfloat16") else dtype)
+    return lambda *inputs: autocast(function=functools.partial(function, *inputs))
