@@ -104,8 +104,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "each convolution has the width of the next block",
         _LAYERS,
-        "options.kernel_width(block), options",
-        "options.kernel_width(block + 1), options",
+        'options.kernel_width(block), "causal"',
+        'options.kernel_width(block + 1), "causal"',
         (f"{KINDS}::test_widths_of_convolutions",),
     ),
     Mutant(
@@ -125,8 +125,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "each layer has relative positions of T5 of its own",
         _LAYERS,
-        "return [self._positions(causal)] * self.num_layers",
-        "return [self._positions(causal) for _ in range(self.num_layers)]",
+        "return [self._positions(causal)] * self.stack.num_layers",
+        "return [self._positions(causal) for _ in range(self.stack.num_layers)]",
         (f"{TRANSFORMER}::test_positions_stand_where_they_belong_and_tell_the_order[t5]",),
     ),
     Mutant(
