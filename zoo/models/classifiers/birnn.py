@@ -1,4 +1,4 @@
-"""A bidirectional recurrent encoder, pooled."""
+"""A bidirectional recurrent encoder with pooling."""
 
 import keras
 from keras import ops
@@ -11,13 +11,13 @@ from zoo.models.shared.base import real
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class BiRNNClassifier(ClassifierModel):
-    """Bidirectional GRU or LSTM, with or without attention in its pooling.
+    """Bidirectional GRU or LSTM, pooled with or without attention.
 
     `h_t = [→h_t; ←h_t]`; with `pooling="attention"` the vector of the text is `Σ_t α_t h_t`, where
     `α = softmax_t(v · tanh(W h_t + b))`.
 
-    Call arguments and results: see `ClassifierModel`; attention, where it pools, has one layer and one head, and the
-    same row for every token.
+    Call arguments and results: see `ClassifierModel`; attention, if it is the pooling, has one layer and one head, and
+    the same row for every token.
 
     Reference:
         Yang et al. 2016, "Hierarchical Attention Networks for Document Classification", section 2.2 (the word level),

@@ -1,4 +1,4 @@
-"""Layers of stacked recurrent models: an encoder of one direction, and dropout between the decoder's layers."""
+"""Layers of stacked recurrent models: a unidirectional encoder, and dropout between the decoder's layers."""
 
 import keras
 from keras import ops
@@ -12,25 +12,25 @@ from zoo.layers.recurrent.states import state_sizes
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class OneWayEncoder(SavesOptions):
-    """Recurrent encoder that reads in one direction, each layer on top of the other; see also `BidirectionalEncoder`.
+    """Unidirectional stacked recurrent encoder; see also `BidirectionalEncoder`.
 
     Args:
         units: Size of each state, a positive integer.
         num_layers: Number of layers, a positive integer.
         cell_type: `"gru"` or `"lstm"`.
         dropout: Rate of dropout between the layers.
-        reverse: Whether it reads from the last real position of each row to the first one. The outputs are in the
-            order of the inputs all the same, and padding stays at the end.
+        reverse: Whether it reads from the last real position of each row to the first one. In either case, outputs are
+            in the order of the inputs, with padding at the end.
 
     Call arguments:
         inputs: [B, S, D].
-        mask: Boolean [B, S], True at real positions, which come first.
+        mask: Boolean [B, S], True at real positions, which precede padding.
         return_state: Whether to return the final states as well.
         training: Whether dropout is active.
 
     Returns:
-        [B, S, units]; with `return_state` also the final states, from the bottom layer to the top: h of each layer, and
-        for LSTMs c after it.
+        [B, S, units]; with `return_state` also the final states, from the bottom layer to the top: h, and for LSTMs c,
+        of each layer.
 
     Reference:
         Sutskever et al. 2014, "Sequence to Sequence Learning with Neural Networks", section 3.3 (reversed sources),
@@ -52,7 +52,7 @@ class OneWayEncoder(SavesOptions):
         self.dropout_layer = Dropout(dropout, dtype=self.dtype_policy)
 
     def _recurrent_layer(self, name):
-        # Backwards, the masked steps of the padding come first and leave the state at zero.
+        # In reverse, the masked steps of the padding are the first, and do not change the initial state of zeros.
         return LAYERS[self.cell_type](
             self.units,
             return_sequences=True,
@@ -80,10 +80,10 @@ class OneWayEncoder(SavesOptions):
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class MaskedInputCell(SavesOptions):
-    """Recurrent cell with a mask of dropout that is the same at every step: `s_t = cell(x_t · m, s_{t−1})`.
+    """Recurrent cell with the same dropout mask at every step: `s_t = cell(x_t · m, s_{t−1})`.
 
-    The mask is the last of the states, so that a step draws nothing: `Dropout` of ones makes one in training, and ones
-    leave the inputs as they are. In a stack this is dropout between the layers.
+    The mask m is the last of the states, so that steps have no random operations; its initial value is `Dropout` of
+    ones. In a stack this is dropout between the layers.
 
     Args:
         cell: A recurrent cell.
@@ -91,7 +91,7 @@ class MaskedInputCell(SavesOptions):
 
     Call arguments:
         inputs: x_t, [B, D].
-        states: Those of the cell, and m [B, D].
+        states: The states of the cell, and m [B, D].
         training: Passed to the cell.
 
     Returns:
@@ -115,7 +115,7 @@ class MaskedInputCell(SavesOptions):
         self.output_size = cell.output_size
 
     def build(self, input_shape):
-        if not self.cell.built:  # a reloaded one is
+        if not self.cell.built:  # a reloaded cell is built
             self.cell.build(input_shape)
 
     def call(self, inputs, states, training=None):
