@@ -222,7 +222,7 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "random start states are drawn from a seed of their own",
-        "zoo/models/seq2seq/recurrent_base.py",
+        "zoo/models/seq2seq/recurrent_layers.py",
         "random.Random(self.inference_seed)",
         "random.Random()",
         (f"{RECURRENT}::test_random_starts_are_drawn_for_each_sentence_in_training_only",),
@@ -265,7 +265,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "padding of the target has alignments",
         "zoo/models/seq2seq/luong.py",
-        "weights = ops.where(real(target)[:, :, None], weights, ops.zeros_like(weights))",
+        "weights = ops.where(padding_mask(target)[:, :, None], weights, ops.zeros_like(weights))",
         "weights = weights * 1.0",
         (f"{RECURRENT}::test_predicted_windows_are_narrow",),
     ),

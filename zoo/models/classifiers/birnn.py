@@ -6,7 +6,7 @@ from keras import ops
 from zoo import layers
 from zoo.models.catalog.classifiers import BiRNNClassifierOptions
 from zoo.models.classifiers.base import ClassifierModel
-from zoo.models.shared.base import real
+from zoo.models.shared.base import padding_mask
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
@@ -44,7 +44,7 @@ class BiRNNClassifier(ClassifierModel):
     def attention(self, tokens):
         if not self.attends:
             return super().attention(tokens)
-        mask = real(tokens)
+        mask = padding_mask(tokens)
         _, weights = self.pooling_layer(self.represent(tokens), mask=mask, return_attention_scores=True)  # [B, 1, S]
         rows = ops.cast(mask, weights.dtype)[:, :, None]
         return (rows * weights)[:, None, None]  # [B, 1 layer, 1 head, S, S]

@@ -6,7 +6,7 @@ from keras import ops
 from zoo import layers
 from zoo.models.catalog.classifiers import HierarchicalClassifierOptions
 from zoo.models.classifiers.base import ClassifierModel
-from zoo.models.shared.base import real
+from zoo.models.shared.base import padding_mask
 from zoo.vocabulary import END
 
 
@@ -64,13 +64,13 @@ class HierarchicalClassifier(ClassifierModel):
 
     def _encode_words(self, tokens, sentences, training=None):
         embedded = self.embed(tokens, training)
-        return self.word_encoder(embedded, mask=real(tokens), segments=sentences, training=training)
+        return self.word_encoder(embedded, mask=padding_mask(tokens), segments=sentences, training=training)
 
     def _encode_sentences(self, tokens, training=None):
         """Returns the vectors of the sentences [B, L, D], their mask [B, L] and α [B, L, S]."""
         sentences = self.sentences(tokens)
         words = self._encode_words(tokens, sentences, training)
-        mask = self.pooling_dropout_layer(real(tokens), training=training)
+        mask = self.pooling_dropout_layer(padding_mask(tokens), training=training)
         pooled, weights = self.sentence_pooling(words, sentences, mask=mask, return_attention_scores=True)
         present = ops.any(weights > 0, axis=-1)
         return self.sentence_encoder(pooled, mask=present, training=training), present, weights
@@ -84,6 +84,6 @@ class HierarchicalClassifier(ClassifierModel):
         encoded, present, word_weights = self._encode_sentences(tokens)
         _, sentence_weights = self.pooling_layer(encoded, mask=present, return_attention_scores=True)  # [B, 1, L]
         own = ops.one_hot(self.sentences(tokens), self.max_sentences, dtype=word_weights.dtype)  # [B, S, L]
-        rows = ops.cast(real(tokens), word_weights.dtype)[:, :, None]
+        rows = ops.cast(padding_mask(tokens), word_weights.dtype)[:, :, None]
         levels = [rows * ops.matmul(own, word_weights), rows * ops.matmul(sentence_weights, word_weights)]
         return ops.stack(levels, axis=1)[:, :, None]  # [B, 2 layers, 1 head, S, S]

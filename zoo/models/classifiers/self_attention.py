@@ -4,7 +4,7 @@ import keras
 
 from zoo.models.catalog.classifiers import SelfAttentionClassifierOptions
 from zoo.models.classifiers.base import ClassifierModel
-from zoo.models.shared.base import build_all, real
+from zoo.models.shared.base import build_all, padding_mask
 from zoo.models.shared.transformer_layers import TransformerLayers
 
 
@@ -63,5 +63,5 @@ class SelfAttentionClassifier(ClassifierModel):
         return self.hidden_dense(inputs + self.dropout_layer(attended, training=training))
 
     def attention(self, tokens):
-        _, _, weights = self._attend(self.embed(tokens), real(tokens), return_attention_scores=True)
+        _, _, weights = self._attend(self.embed(tokens), padding_mask(tokens), return_attention_scores=True)
         return weights[:, None]  # [B, 1 layer, 1 head, S, S]

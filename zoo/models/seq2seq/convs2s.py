@@ -7,7 +7,7 @@ from zoo import layers
 from zoo.layers.core.dropout import Dropout
 from zoo.models.catalog.convolutional import ConvS2SOptions
 from zoo.models.seq2seq.base import Seq2SeqModel
-from zoo.models.shared.base import build_all, real
+from zoo.models.shared.base import build_all, padding_mask
 from zoo.models.shared.embeddings import readout_of
 from zoo.models.shared.positions import InputPositions
 from zoo.models.shared.scores import model_score
@@ -89,14 +89,14 @@ class ConvS2S(Seq2SeqModel):
         hidden, embedded = self._run_encoder(source, training)
         hidden = _scale_gradient(hidden, 1.0 / self.decoder_layers)
         projected = [block.project_memory(hidden, embedded) for block in self.decoder_blocks]
-        return {"mask": real(source), "layers": projected}
+        return {"mask": padding_mask(source), "layers": projected}
 
     def _run_encoder(self, source, training=None):
         """Returns the outputs of the encoder and the embeddings with their positions, each [B, S, E]."""
         embedded = self.dropout_layer(self.source_positions(self.source_embedding(source)), training=training)
         hidden = self.encoder_input(embedded)
         for block in self.encoder_blocks:
-            hidden = block(hidden, mask=real(source), training=training)
+            hidden = block(hidden, mask=padding_mask(source), training=training)
         return self.encoder_output(hidden), embedded
 
     def represent(self, source):
@@ -113,7 +113,7 @@ class ConvS2S(Seq2SeqModel):
         return (readout or self.output_dense)(self.dropout_layer(self.decoder_output(hidden), training=training))
 
     def decode(self, target, memory, training=None):
-        mask = real(target)
+        mask = padding_mask(target)
         embedded = self._embed(target, training)
         hidden, weights = self.decoder_input(embedded), []
         for block, projected in zip(self.decoder_blocks, memory["layers"], strict=True):

@@ -5,9 +5,9 @@ from keras import ops
 
 from zoo import layers
 from zoo.models.catalog.recurrent import LuongOptions
-from zoo.models.seq2seq.recurrent_base import NUM_STATES, RecurrentSeq2SeqModel, projected
+from zoo.models.seq2seq.recurrent_base import NUM_STATES, RecurrentSeq2SeqModel, keys_and_values
 from zoo.models.seq2seq.recurrent_layers import MaskedInputCell
-from zoo.models.shared.base import real
+from zoo.models.shared.base import padding_mask
 from zoo.row_selection import repeat_rows
 
 ALIGNMENTS = {"local_m": "monotonic", "local_p": "predictive"}
@@ -71,7 +71,7 @@ class Luong(RecurrentSeq2SeqModel):
         self.built = True
 
     def encode(self, source, training=None):
-        mask = real(source)
+        mask = padding_mask(source)
         embedded = self._embed(self.source_embedding, source, training)
         annotations, start = self.encoder(embedded, mask=mask, return_state=True, training=training)
         if self.start is not None:
@@ -94,7 +94,7 @@ class Luong(RecurrentSeq2SeqModel):
     def _run_decoder(self, target, memory, training=None, **options):
         return self.decoder(
             self._embed(self.target_embedding, target, training),
-            projected(memory),
+            keys_and_values(memory),
             initial_state=self._cell_states(memory, training),
             memory_mask=memory["mask"],
             training=training,
@@ -108,7 +108,7 @@ class Luong(RecurrentSeq2SeqModel):
 
     def decode(self, target, memory, training=None):
         hidden, weights = self._run_decoder(target, memory, training, return_attention_scores=True)
-        weights = ops.where(real(target)[:, :, None], weights, ops.zeros_like(weights))
+        weights = ops.where(padding_mask(target)[:, :, None], weights, ops.zeros_like(weights))
         return self._output(hidden, training), weights[:, None, None]  # [B, 1 layer, 1 head, T, S]
 
     def initial_state(self, memory, max_length=None, sharing=1):
@@ -119,7 +119,7 @@ class Luong(RecurrentSeq2SeqModel):
         hidden, weights, states = self.cell.advance(
             self.target_embedding(last),
             state["inner"],
-            projected(memory),
+            keys_and_values(memory),
             memory["mask"],
             return_attention_scores=return_attention_scores,
             sharing=sharing,

@@ -1,26 +1,19 @@
-"""The base class of the recurrent sequence-to-sequence models, and their initial states."""
-
-import random
+"""The base class of the recurrent sequence-to-sequence models."""
 
 import keras
-from keras import ops
 
 from zoo import layers
 from zoo.errors import InputError
 from zoo.layers.core.dropout import Dropout
-from zoo.layers.core.saving import SavesOptions
 from zoo.models.seq2seq.base import Seq2SeqModel
-from zoo.models.seq2seq.recurrent_layers import OneWayEncoder
+from zoo.models.seq2seq.recurrent_layers import OneWayEncoder, StartStates
 from zoo.models.shared.base import build_all
-from zoo.models.shared.embeddings import ReversibleEmbedding, readout_of
+from zoo.models.shared.embeddings import ReversibleEmbedding, readout_of, to_logits
 from zoo.models.shared.scores import model_score
 
 # The cells by kind, as in `LAYERS`, and their numbers of states.
 CELLS = {"gru": keras.layers.GRUCell, "lstm": keras.layers.LSTMCell}
 NUM_STATES = {"gru": 1, "lstm": 2}
-# Standard deviation of random states: large enough that a decoder learns not to depend on its initial state, and
-# small beside states of ±1.
-NOISE = 0.1
 
 
 class RecurrentSeq2SeqModel(Seq2SeqModel):
@@ -135,61 +128,9 @@ class RecurrentSeq2SeqModel(Seq2SeqModel):
         hidden = self.dropout_layer(hidden, training=training)
         if readout is not None:
             return readout(hidden)
-        return self.target_embedding(hidden, reverse=True) if self.output_dense is None else self.output_dense(hidden)
+        return to_logits(hidden, self.target_embedding, self.output_dense)
 
 
-def projected(memory):
-    """Returns keys and values of an encoder's memory, the memory of an attention layer."""
+def keys_and_values(memory):
+    """Returns the part of an encoder's memory that attention layers read."""
     return {"key": memory["key"], "value": memory["value"]}
-
-
-@keras.saving.register_keras_serializable(package="attention_zoo")
-class StartStates(SavesOptions):
-    """Initial states of a decoder that do not depend on the source.
-
-    In training, random states are drawn for each sentence, from `N(0, 0.1²)`. In inference they are drawn once from
-    `inference_seed`, so that results are reproducible and do not depend on the other sentences of a batch.
-
-    Args:
-        count: Number of states.
-        units: Size of each state.
-        kind: `"zero"`, `"learned"` (weights, initially zero) or `"random"`.
-        seed: Seed of random states in training.
-        inference_seed: Seed of random states in inference, with the same result on every backend; `None` for zeros.
-
-    Call arguments:
-        rows: Any tensor with the batch as its first axis.
-        training: Whether random states are drawn for each row.
-
-    Returns:
-        A list of states [B, units].
-    """
-
-    saved_options = ("count", "units", "kind", "seed", "inference_seed")
-
-    def __init__(self, count, units, kind, seed=None, inference_seed=None, **kwargs):
-        super().__init__(**kwargs)
-        self.count = count
-        self.units = units
-        self.kind = kind
-        self.seed = seed
-        self.inference_seed = inference_seed
-        self.seed_generator = keras.random.SeedGenerator(seed) if kind == "random" else None
-
-    def build(self, rows_shape):
-        if self.kind == "learned":
-            self.states = self.add_weight(shape=(self.count, self.units), initializer="zeros", name="states")
-
-    def call(self, rows, training=None):
-        shape = (self.count, ops.shape(rows)[0], self.units)
-        if self.kind == "learned":
-            states = ops.broadcast_to(self.states[:, None], shape)
-        elif self.kind == "random" and training:
-            states = keras.random.normal(shape, stddev=NOISE, dtype=self.compute_dtype, seed=self.seed_generator)
-        elif self.kind == "random" and self.inference_seed is not None:
-            draw = random.Random(self.inference_seed).gauss
-            drawn = [[[draw(0, NOISE) for _ in range(self.units)]] for _ in range(self.count)]
-            states = ops.broadcast_to(ops.convert_to_tensor(drawn, dtype=self.compute_dtype), shape)
-        else:
-            states = ops.zeros(shape, dtype=self.compute_dtype)
-        return [states[number] for number in range(self.count)]

@@ -1,4 +1,6 @@
-"""Layers of stacked recurrent models: a unidirectional encoder, and dropout between the decoder's layers."""
+"""Layers of recurrent models: a unidirectional encoder, dropout between the decoder's layers, and initial states."""
+
+import random
 
 import keras
 from keras import ops
@@ -8,6 +10,10 @@ from zoo.layers.core.dropout import Dropout
 from zoo.layers.core.saving import SavesOptions
 from zoo.layers.recurrent.loops import LAYERS, deferred_step, deferred_weights
 from zoo.layers.recurrent.states import state_sizes
+
+# Standard deviation of random states: large enough that a decoder learns not to depend on its initial state, and
+# small beside states of ±1.
+NOISE = 0.1
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
@@ -131,3 +137,55 @@ class MaskedInputCell(SavesOptions):
         """See `zoo.layers.recurrent.loops.deferred_step`."""
         *states, mask = states
         return [*deferred_step(self.cell, name, inputs * mask, states, product), mask]
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class StartStates(SavesOptions):
+    """Initial states of a decoder that do not depend on the source.
+
+    In training, random states are drawn for each sentence, from `N(0, 0.1²)`. In inference they are drawn once from
+    `inference_seed`, so that results are reproducible and do not depend on the other sentences of a batch.
+
+    Args:
+        count: Number of states.
+        units: Size of each state.
+        kind: `"zero"`, `"learned"` (weights, initially zero) or `"random"`.
+        seed: Seed of random states in training.
+        inference_seed: Seed of random states in inference, with the same result on every backend; `None` for zeros.
+
+    Call arguments:
+        rows: Any tensor with the batch as its first axis.
+        training: Whether random states are drawn for each row.
+
+    Returns:
+        A list of states [B, units].
+    """
+
+    saved_options = ("count", "units", "kind", "seed", "inference_seed")
+
+    def __init__(self, count, units, kind, seed=None, inference_seed=None, **kwargs):
+        super().__init__(**kwargs)
+        self.count = count
+        self.units = units
+        self.kind = kind
+        self.seed = seed
+        self.inference_seed = inference_seed
+        self.seed_generator = keras.random.SeedGenerator(seed) if kind == "random" else None
+
+    def build(self, rows_shape):
+        if self.kind == "learned":
+            self.states = self.add_weight(shape=(self.count, self.units), initializer="zeros", name="states")
+
+    def call(self, rows, training=None):
+        shape = (self.count, ops.shape(rows)[0], self.units)
+        if self.kind == "learned":
+            states = ops.broadcast_to(self.states[:, None], shape)
+        elif self.kind == "random" and training:
+            states = keras.random.normal(shape, stddev=NOISE, dtype=self.compute_dtype, seed=self.seed_generator)
+        elif self.kind == "random" and self.inference_seed is not None:
+            draw = random.Random(self.inference_seed).gauss
+            drawn = [[[draw(0, NOISE) for _ in range(self.units)]] for _ in range(self.count)]
+            states = ops.broadcast_to(ops.convert_to_tensor(drawn, dtype=self.compute_dtype), shape)
+        else:
+            states = ops.zeros(shape, dtype=self.compute_dtype)
+        return [states[number] for number in range(self.count)]

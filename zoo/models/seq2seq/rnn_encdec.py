@@ -7,7 +7,7 @@ from zoo import layers
 from zoo.layers.recurrent.loops import LAYERS
 from zoo.models.catalog.recurrent import RNNEncoderDecoderOptions
 from zoo.models.seq2seq.recurrent_base import NUM_STATES, RecurrentSeq2SeqModel
-from zoo.models.shared.base import build_all, real
+from zoo.models.shared.base import build_all, padding_mask
 from zoo.row_selection import repeat_rows
 
 
@@ -73,7 +73,7 @@ class RNNEncoderDecoder(RecurrentSeq2SeqModel):
 
     def encode(self, source, training=None):
         embedded = self._embed(self.source_embedding, source, training)
-        _, states = self.encoder(embedded, mask=real(source), return_state=True, training=training)
+        _, states = self.encoder(embedded, mask=padding_mask(source), return_state=True, training=training)
         memory = {"start": states}
         if self.feed_summary:
             summary = self.summary_dense(states[-NUM_STATES[self.cell_type]])
@@ -85,7 +85,7 @@ class RNNEncoderDecoder(RecurrentSeq2SeqModel):
         return memory
 
     def represent(self, source):
-        return self.encoder(self.source_embedding(source), mask=real(source))
+        return self.encoder(self.source_embedding(source), mask=padding_mask(source))
 
     def _inputs(self, embedded, memory):
         """Returns the inputs of the decoder: embeddings [B, E] or [B, T, E], concatenated with the summary."""

@@ -6,9 +6,9 @@ from keras import ops
 from zoo import layers
 from zoo.layers.recurrent.loops import LAYERS
 from zoo.models.catalog.recurrent import RNNSearchOptions
-from zoo.models.seq2seq.recurrent_base import NUM_STATES, RecurrentSeq2SeqModel, projected
+from zoo.models.seq2seq.recurrent_base import NUM_STATES, RecurrentSeq2SeqModel, keys_and_values
 from zoo.models.seq2seq.recurrent_layers import OneWayEncoder
-from zoo.models.shared.base import build_all, real
+from zoo.models.shared.base import build_all, padding_mask
 from zoo.row_selection import repeat_rows
 
 
@@ -78,7 +78,7 @@ class RNNSearch(RecurrentSeq2SeqModel):
         self.built = True
 
     def encode(self, source, training=None):
-        mask = real(source)
+        mask = padding_mask(source)
         annotations, last = self._annotate(self._embed(self.source_embedding, source, training), mask, training)
         start = self._start(last, training)
         annotations = self.dropout_layer(annotations, training=training)
@@ -114,7 +114,7 @@ class RNNSearch(RecurrentSeq2SeqModel):
         embedded = self._embed(self.target_embedding, target, training)
         recurrent = self.decoder(
             embedded,
-            projected(memory),
+            keys_and_values(memory),
             initial_state=memory["start"],
             memory_mask=memory["mask"],
             return_attention_scores=self._returns_weights,
@@ -123,7 +123,7 @@ class RNNSearch(RecurrentSeq2SeqModel):
         if not self._returns_weights:
             return embedded, recurrent, self._alignment(recurrent, target, memory)
         recurrent, weights = recurrent
-        weights = ops.where(real(target)[:, :, None], weights, ops.zeros_like(weights))
+        weights = ops.where(padding_mask(target)[:, :, None], weights, ops.zeros_like(weights))
         return embedded, recurrent, weights[:, None, None]
 
     @property
@@ -138,8 +138,8 @@ class RNNSearch(RecurrentSeq2SeqModel):
             queries = ops.concatenate([memory["start"][0][:, None], queries[:, :-1]], axis=1)
         _, weights = self.cell.attention(
             queries,
-            memory=projected(memory),
-            query_mask=real(target),
+            memory=keys_and_values(memory),
+            query_mask=padding_mask(target),
             value_mask=memory["mask"],
             return_attention_scores=True,
         )
@@ -159,7 +159,7 @@ class RNNSearch(RecurrentSeq2SeqModel):
         recurrent, weights, states = self.cell.advance(
             embedded,
             state["inner"],
-            projected(memory),
+            keys_and_values(memory),
             memory["mask"],
             return_attention_scores=return_attention_scores,
             sharing=sharing,

@@ -9,7 +9,7 @@ from zoo.layers.core.dropout import Dropout
 from zoo.layers.core.projections import apply_positionwise
 from zoo.models.catalog.transformers import EncoderDecoderOptions
 from zoo.models.seq2seq.base import Seq2SeqModel
-from zoo.models.shared.base import build_all, real
+from zoo.models.shared.base import build_all, padding_mask
 from zoo.models.shared.embeddings import ReversibleEmbedding, make_output, readout_of, to_logits
 from zoo.models.shared.transformer_layers import TransformerLayers, decoding_cache, run_encoder_blocks
 
@@ -104,7 +104,7 @@ class Transformer(Seq2SeqModel):
 
     def _run_encoder(self, source, training=None, return_attention_scores=False):
         """Returns the vectors of the source, [B, S, D], and the weights of each block if requested."""
-        hidden, mask = self._embed_source(source, training), real(source)
+        hidden, mask = self._embed_source(source, training), padding_mask(source)
         return run_encoder_blocks(
             self.encoder_blocks, hidden, self.encoder_norm, return_attention_scores, mask=mask, training=training
         )
@@ -114,7 +114,7 @@ class Transformer(Seq2SeqModel):
 
     def _memory(self, source, hidden):
         # Keys and values of the cross-attention, which are the same for all steps.
-        return {"mask": real(source), "layers": [block.project_memory(hidden) for block in self.decoder_blocks]}
+        return {"mask": padding_mask(source), "layers": [block.project_memory(hidden) for block in self.decoder_blocks]}
 
     def represent(self, source):
         return self._run_encoder(source)[0]
@@ -144,7 +144,7 @@ class Transformer(Seq2SeqModel):
             hidden, *scores = block(
                 hidden,
                 projected,
-                mask=real(target),
+                mask=padding_mask(target),
                 memory_mask=memory["mask"],
                 return_attention_scores=True,
                 return_self_attention_scores=return_self_attention_scores,

@@ -45,16 +45,16 @@ class ZooModel(KeepsQuantization, keras.Model):
             setattr(self, name, value)
 
     def __call__(self, inputs, *arguments, **options):
-        return super().__call__(self.named(inputs), *arguments, **options)
+        return super().__call__(self.inputs_by_name(inputs), *arguments, **options)
 
     def stateless_call(self, trainable_variables, non_trainable_variables, inputs, *arguments, **options):
         # Keras' trainer on JAX calls this instead of `__call__`, without input names and without a mask of the outputs.
-        inputs = self.named(inputs)
+        inputs = self.inputs_by_name(inputs)
         results = super().stateless_call(trainable_variables, non_trainable_variables, inputs, *arguments, **options)
         self._set_mask_metadata(inputs, results[0], None)
         return results
 
-    def named(self, inputs):
+    def inputs_by_name(self, inputs):
         """Returns the inputs, which are an array, a sequence of arrays or a dict, as a dict.
 
         Raises:
@@ -78,7 +78,7 @@ class ZooModel(KeepsQuantization, keras.Model):
         return f"{type(self).__name__} requires integers {names}: {form} with these keys."
 
     def compute_mask(self, inputs, previous_mask=None):
-        return None if self.predicted is None else real(ops.convert_to_tensor(inputs[self.predicted]))
+        return None if self.predicted is None else padding_mask(ops.convert_to_tensor(inputs[self.predicted]))
 
     @property
     def layers_of_steps(self):
@@ -111,6 +111,6 @@ def build_all(layers, *shapes):
             layer.build(*shapes)
 
 
-def real(ids):
+def padding_mask(ids):
     """Returns a boolean mask, `True` where ids are not padding."""
     return ops.not_equal(ids, PAD)

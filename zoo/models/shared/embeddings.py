@@ -133,8 +133,8 @@ def tied_tables(model: keras.Model) -> list[ReversibleEmbedding]:
 
 def layers_of_steps(model: Any) -> list[keras.layers.Layer]:
     """Returns the layers with a `constant` for decoding steps: those of a model's `layers_of_steps`, or tied tables."""
-    named = getattr(model, "layers_of_steps", None)
-    return [layer for layer in (tied_tables(model) if named is None else named) if hasattr(layer, "constant")]
+    layers = model.layers_of_steps if hasattr(model, "layers_of_steps") else tied_tables(model)
+    return [layer for layer in layers if hasattr(layer, "constant")]
 
 
 @contextlib.contextmanager

@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from zoo.layers.core.dropout import Dropout
-from zoo.models.shared.base import ZooModel, build_all, real
+from zoo.models.shared.base import ZooModel, build_all, padding_mask
 from zoo.models.shared.pooling import TokenDropout, WordDropout, make_pooling
 from zoo.models.shared.transformer_layers import TransformerLayers, run_encoder_blocks
 from zoo.vocabulary import END
@@ -70,13 +70,13 @@ class TextEncoder(ZooModel):
 
     def represent(self, tokens, training=None):
         """Returns the contextual vector of each token, [B, S, D] from [B, S], zero at padding."""
-        mask = real(tokens)
+        mask = padding_mask(tokens)
         encoded = self.encode(self.embed(tokens, training), mask, training)
         return ops.where(mask[:, :, None], encoded, ops.zeros_like(encoded))
 
     def summarize(self, tokens, training=None):
         """Returns one vector for each text, [B, D'] from tokens [B, S]."""
-        mask = self.pooling_dropout_layer(real(tokens), training=training)
+        mask = self.pooling_dropout_layer(padding_mask(tokens), training=training)
         return self.pooling_layer(self.represent(tokens, training=training), mask=mask)
 
     @property
@@ -141,7 +141,7 @@ class TransformerTextEncoder(TextEncoder):
         return self.projection_dim or self.options.hidden_dim
 
     def represent(self, tokens, training=None):
-        mask = real(tokens)
+        mask = padding_mask(tokens)
         encoded, _ = self._encode(tokens, mask, training)
         return ops.where(mask[:, :, None], encoded, ops.zeros_like(encoded))
 
@@ -162,7 +162,7 @@ class TransformerTextEncoder(TextEncoder):
         return vectors if self.projection is None else self.projection(vectors)
 
     def attention(self, tokens):
-        _, weights = self._encode(tokens, real(tokens), return_attention_scores=True)
+        _, weights = self._encode(tokens, padding_mask(tokens), return_attention_scores=True)
         return ops.stack(weights, axis=1)
 
 
