@@ -6,7 +6,7 @@ from typing import Any
 from zoo.errors import InputError
 from zoo.models.shared.attention_options import CAUSAL_SELF_ATTENTIONS, SELF_ATTENTIONS
 from zoo.models.shared.options import LanguageModelOptions
-from zoo.models.shared.transformer_options import TransformerOptions
+from zoo.models.shared.transformer_options import Stack, TransformerOptions
 from zoo.options import choice, count, flag, number, rate, size, text
 from zoo.registry import ModelSpec, Paper, register_model
 
@@ -58,6 +58,17 @@ class CausalLMOptions(TransformerOptions, LanguageModelOptions):
     def other_end_ids(self) -> tuple[int, ...]:
         """The ids of `other_ends`."""
         return tuple(int(token) for token in self.other_ends.split(",") if token)
+
+    @property
+    def stacks(self) -> dict[str, Stack]:
+        """See `TransformerOptions`."""
+        (stack,) = super().stacks.values()
+        stack = stack._replace(
+            full_attention_every=self.full_attention_every,
+            parallel_residual=self.parallel_residual,
+            sandwich_norm=self.sandwich_norm,
+        )
+        return {"": stack}
 
     def check(self) -> None:
         super().check()

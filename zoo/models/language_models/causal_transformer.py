@@ -52,15 +52,10 @@ class CausalLM(LanguageModel):
             self.embedding = ReversibleEmbedding(self.vocab_size, self.model_dim, **table)
         else:
             self.embedding = keras.layers.Embedding(self.vocab_size, self.model_dim, **table)
-        make = TransformerLayers(self.options, policy, self.max_length, full_attention_every=self.full_attention_every)
+        make = TransformerLayers(self.options, policy, self.max_length)
         self.input_positions = make.input_positions()
         self.embedding_dropout = Dropout(self.dropout, dtype=policy, name="embedding_dropout")
-        self.blocks = make.encoder_blocks(
-            causal=True,
-            name="block",
-            parallel_residual=self.parallel_residual,
-            sandwich_norm=self.sandwich_norm,
-        )
+        self.blocks = make.encoder_blocks(causal=True, name="block")
         self.final_norm = make.final_norm("final_norm")
         self.output_layer = make_output(self.options, self.vocab_size, policy)
 

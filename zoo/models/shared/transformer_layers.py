@@ -24,19 +24,17 @@ class TransformerLayers:
         dtype: Dtype or policy of the layers.
         max_length: Rows of a table of learned positions; length for which rotary positions are scaled.
         stack: The `Stack`, one of `options.stacks`. Default: the first one.
-        full_attention_every: n: each n-th block ignores `visibility`; 0: none does.
 
     Raises:
         InputError: For an unknown score (the message suggests similar names) or activation, when a layer with it is
             made.
     """
 
-    def __init__(self, options, dtype, max_length, stack=None, full_attention_every=0):
+    def __init__(self, options, dtype, max_length, stack=None):
         self.options = options
         self.dtype = dtype
         self.max_length = max_length
         self.stack = stack or options.stacks[""]
-        self.full_attention_every = full_attention_every
 
     def input_positions(self, name="positions"):
         """Returns the layer that adds positions to embeddings."""
@@ -50,18 +48,13 @@ class TransformerLayers:
             name=name,
         )
 
-    def encoder_blocks(self, causal=False, name="encoder_block", **arguments):
-        """Returns the numbered blocks of an encoder, or of a language model, which is called with a causal mask.
-
-        Args:
-            causal: Whether the blocks are called with a causal mask.
-            name: Prefix of their names.
-            **arguments: Further arguments of `TransformerEncoderBlock`.
-        """
+    def encoder_blocks(self, causal=False, name="encoder_block"):
+        """Returns the numbered blocks of an encoder, or of a language model, which is called with a causal mask."""
         return [
             layers.TransformerEncoderBlock(
                 self.self_attention("attention", positions, index, causal),
-                **arguments,
+                parallel_residual=self.stack.parallel_residual,
+                sandwich_norm=self.stack.sandwich_norm,
                 **self._block_arguments(f"{name}_{index}"),
             )
             for index, positions in enumerate(self.attention_positions(causal))
@@ -150,7 +143,7 @@ class TransformerLayers:
 
     def _visibility_rule(self, block, causal):
         """Returns the rule for the mask of a block's self-attention, or `None` without one."""
-        options, visibility, every = self.options, self.stack.visibility, self.full_attention_every
+        options, visibility, every = self.options, self.stack.visibility, self.stack.full_attention_every
         if visibility == "full" or (every and (block + 1) % every == 0):
             return None
         if visibility == "dilated":

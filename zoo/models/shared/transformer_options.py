@@ -55,17 +55,23 @@ class BlockOptions(FeedForwardOptions, NormOptions):
 
 
 class Stack(NamedTuple):
-    """A stack of blocks.
+    """The options of a stack of blocks in which the stacks of a model, or the models of different tasks, differ.
 
     Attributes:
         num_layers: Number of blocks.
         self_attention: Kind of self-attention.
         visibility: Its visibility.
+        full_attention_every: n: each n-th block ignores `visibility`; 0: none does.
+        parallel_residual: See `TransformerEncoderBlock`.
+        sandwich_norm: See `TransformerEncoderBlock`.
     """
 
     num_layers: int
     self_attention: str
     visibility: str
+    full_attention_every: int = 0
+    parallel_residual: bool = False
+    sandwich_norm: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +86,8 @@ class TransformerOptions(LayerPositionOptions, SelfAttentionOptions, VisibilityO
     def check(self) -> None:
         super().check()
         stacks = self.stacks.items()
-        self.check_visibility({f"{prefix}visibility": stack[1:] for prefix, stack in stacks})
+        kinds = {f"{prefix}visibility": (stack.self_attention, stack.visibility) for prefix, stack in stacks}
+        self.check_visibility(kinds)
         self._check_rotated()
         for prefix, stack in stacks:
             self.check_kind(f"{prefix}self_attention", stack.self_attention)
