@@ -75,7 +75,9 @@ class Seq2SeqExportOptions(ExportOptions, TranslationOptions):
     def decoding(self, nbest: int) -> TranslationOptions:
         """Returns the decoding options for `nbest` translations of each text."""
         options = {name: getattr(self, name) for name in TranslationOptions.declared()}
-        return TranslationOptions(**{**options, "beam_size": max(nbest, self.beam_size), "nbest": nbest})
+        beam_size = max(nbest, self.beam_size)
+        draft_length = self.draft_length if beam_size == 1 else 0
+        return TranslationOptions(**{**options, "beam_size": beam_size, "nbest": nbest, "draft_length": draft_length})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +86,7 @@ class LanguageModelExportOptions(ExportOptions):
 
     max_length: int | None = GenerationOptions.with_default("max_length", None)
     no_repeat_ngram: int = GenerationOptions.with_default("no_repeat_ngram", 0)
+    draft_length: int = GenerationOptions.with_default("draft_length", 0)
 
     def resolved(self, model: Any) -> Self:
         """See `ExportOptions`."""
@@ -91,7 +94,9 @@ class LanguageModelExportOptions(ExportOptions):
 
     def decoding(self) -> GenerationOptions:
         """Returns the decoding options for the most probable continuation."""
-        return GenerationOptions(max_length=self.max_length, no_repeat_ngram=self.no_repeat_ngram)
+        return GenerationOptions(
+            max_length=self.max_length, no_repeat_ngram=self.no_repeat_ngram, draft_length=self.draft_length
+        )
 
 
 TASK_OPTIONS: dict[str, type[ExportOptions]] = {

@@ -35,6 +35,15 @@ os.environ.setdefault("TF_NUM_INTEROP_THREADS", "1")
 collect_rarely()  # else it takes a seventh of the time
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Runs the fast tests without oneDNN, which prepares and keeps kernels for each of their thousands of shapes.
+
+    The longer tiers use it, as TensorFlow does by default on most processors.
+    """
+    if config.option.markexpr not in ("nightly", "weekly"):
+        os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """Fails a fast test that takes too much processor time; JAX, which compiles for seconds, may."""

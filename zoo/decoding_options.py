@@ -90,6 +90,20 @@ def check_ensemble(paths: Sequence[str | os.PathLike[str]]) -> None:
             )
 
 
+def check_drafts(draft_length: int, model: Any, **others: Any) -> None:
+    """Raises InputError if tokens are to be drafted, and the model or other options, which must be 0, prevent that."""
+    if not draft_length:
+        return
+    if not model.can_rewind:
+        raise InputError(
+            "`draft_length` requires a Transformer whose decoder keeps the keys and values of all positions, which "
+            f"{type(model).__name__} does not do here. Received: draft_length={draft_length}."
+        )
+    for name, value in others.items():
+        if value:
+            raise InputError(f"`draft_length` cannot be used with `{name}`. Received: {name}={value}.")
+
+
 @dataclass(frozen=True, kw_only=True)
 class TranslationOptions(Options):
     """The decoding options of a sequence-to-sequence model."""
@@ -136,7 +150,19 @@ class TranslationOptions(Options):
         "tokens.",
     )
 
+    draft_length: int = count(
+        0,
+        "Number of tokens that greedy search drafts, by looking up the last tokens in the translation so far (and in "
+        "the source, if both have one vocabulary), and confirms by one call of the model; 0 for none. Translations "
+        "stay the same; it is faster for single texts that repeat themselves or their source.",
+    )
+
     def check(self) -> None:
+        if self.draft_length and self.beam_size > 1:
+            raise InputError(
+                f"`draft_length` requires greedy search, beam_size=1. Received: draft_length={self.draft_length}, "
+                f"beam_size={self.beam_size}."
+            )
         if self.nbest is not None and self.nbest > self.beam_size:
             raise InputError(f"`nbest` must be from 1 to `beam_size`, {self.beam_size}. Received: nbest={self.nbest}.")
 
@@ -167,6 +193,7 @@ class TranslationOptions(Options):
                 "`coverage_penalty` requires the rules of GNMT. "
                 f"Received: coverage_penalty={self.coverage_penalty}, rules={self.rules!r}."
             )
+        check_drafts(self.draft_length, model, no_repeat_ngram=self.no_repeat_ngram, shortlist=self.shortlist)
         return replace(
             self,
             nbest=self.nbest or self.beam_size,
@@ -198,6 +225,11 @@ class GenerationOptions(Options):
     no_repeat_ngram: int = count(
         0, "No n-gram of this size occurs twice, including the prompt's; 0 for no such constraint."
     )
+    draft_length: int = count(
+        0,
+        "Number of tokens to draft, by looking up the last tokens in the text so far, and to confirm by one call of "
+        "the model; 0 for none. Texts stay the same; it is faster for single texts that are long or repeat themselves.",
+    )
 
     def resolved(self, model: Any) -> Self:
         """Returns the options for a `LanguageModel`, with defaults filled in that depend on the model.
@@ -208,6 +240,7 @@ class GenerationOptions(Options):
         max_length = model.max_length if self.max_length is None else self.max_length
         if max_length > model.max_length:
             raise InputError(f"`max_length` must be from 1 to {model.max_length}. Received: max_length={max_length}.")
+        check_drafts(self.draft_length, model, no_repeat_ngram=self.no_repeat_ngram)
         return replace(self, max_length=max_length)
 
 

@@ -10,7 +10,7 @@ from export.graph.signatures import TEXTS, Answers, register_default, register_s
 from export.options import LanguageModelExportOptions
 from zoo import decoding
 from zoo.inference import LanguageModelRun
-from zoo.inference.generator import Generator, TextScorer, constraints
+from zoo.inference.generator import Generator, TextScorer, constraints, drafts
 from zoo.inference.predictions import TokenScorer
 from zoo.vocabulary import END, PAD, START
 
@@ -143,6 +143,7 @@ def sample(
         # Values near zero select the most probable token.
         temperature=tf.maximum(temperature, 1e-4),
         top_p=tf.maximum(top_p, 1e-6),
+        drafts=drafts(graph.model, batch_size, graph.options.draft_length),
     )
     return {"text": graph.continuation(prompt, ids)}
 

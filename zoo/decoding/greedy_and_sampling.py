@@ -1,87 +1,23 @@
 """Decoding with one sequence per sentence: the most probable token at every step, or a random one."""
 
-from collections.abc import Callable
 from typing import Any
 
 from keras import ops
 
-from zoo.decoding.constraints import Constraints, ban_special
+from zoo.decoding.constraints import Constraints
 from zoo.decoding.counter_based_random import uniform
-from zoo.decoding.search import Rows, Search, Step
-from zoo.decoding.top_k import argmax
-from zoo.row_selection import take_per_row
-
-Choice = Callable[[Any, Rows, Any], Any]
-
-
-class _SingleSequenceSearch(Search):
-    """Chooses one token per sentence at every step.
-
-    Args:
-        choose: Function of logits [B, V], the variables of each sentence and the number of the step that returns ids
-            [B]. `None` chooses the most probable ones.
-        variables: Further variables of each sentence, for `choose`.
-        arguments: See `Search`.
-    """
-
-    def __init__(self, choose: Choice | None, variables: Rows, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self.choose, self.variables = choose, variables
-
-    def initial_rows(self, batch: Any) -> Rows:
-        ids = ops.full((batch, self.constraints.room), self.special.pad, dtype="int32")
-        last = ops.full((batch,), self.special.start, dtype="int32")
-        if skips_start := self.constraints.begins_with_prompt:
-            last = self.constraints.prompt[:, 0]
-            ids = ops.where(ops.equal(self.columns, 0), last[:, None], ids)
-        return {
-            "ids": ids,
-            "last": last,
-            "log_prob": ops.zeros((batch,), dtype="float32"),
-            "finished": self.constraints.max_lengths <= int(skips_start),
-            **self.variables,
-        }
-
-    def finished(self, index: Any, rows: Rows) -> Any:
-        return rows["finished"]
-
-    def advance(self, index: Any, rows: Rows, state: Any, memory: Any) -> tuple[Rows, Any]:
-        logits, state = self.step(rows["last"], state, memory)
-        logits = ban_special(self.constraints.without_early_end(logits, index), self.special)
-        largest, chosen = argmax(logits)
-        log_prob = -ops.log(ops.sum(ops.exp(logits - largest), axis=-1))  # of the most probable one
-        is_largest = self.choose is None and not self.constraints.changes_choice
-        if self.choose is not None or self.constraints.no_repeat_ngram:
-            choose = self.choose or (lambda logits, rows, index: argmax(logits)[1])
-            chosen = choose(self.constraints.without_repeats(logits, rows["ids"], index), rows, index)
-        chosen = ops.cast(chosen, "int32")
-        ends = self.special.are_ends(chosen)
-        uncounted = rows["finished"]  # rows whose log probability does not change
-        if self.constraints.prompt is not None:
-            tokens, in_prompt = self.constraints.prompt_tokens(rows, index)
-            chosen = ops.where(in_prompt, tokens, chosen)
-            ends = ops.logical_and(ends, ops.logical_not(in_prompt))
-            uncounted = ops.logical_or(uncounted, in_prompt)
-        if self.constraints.forces_end:
-            must_end = self.constraints.must_end(rows, index)
-            chosen = ops.where(must_end, self.special.end, chosen)
-            uncounted = ops.logical_or(uncounted, must_end)
-        if not is_largest:
-            log_prob = log_prob + (take_per_row(logits, chosen[:, None]) - largest)[:, 0]
-        chosen = self.special.with_one_end(chosen, ends)
-        chosen = ops.where(rows["finished"], self.special.pad, chosen)
-        ends = ops.logical_or(ends, index + 1 >= rows["max_length"])
-        changes = {
-            "ids": ops.where(ops.equal(self.columns, index), chosen[:, None], rows["ids"]),
-            "last": chosen,
-            "log_prob": ops.where(uncounted, rows["log_prob"], rows["log_prob"] + log_prob),
-            "finished": ops.logical_or(rows["finished"], ends),
-        }
-        return {**rows, **changes}, state
+from zoo.decoding.search import Rows, Step
+from zoo.decoding.single_sequence import Choice, SingleSequenceSearch
+from zoo.decoding.speculative import Drafts, SpeculativeSearch
 
 
 def greedy_search(
-    step: Step, state: Any, constraints: Constraints, memory: Any = None, resizes: bool | None = None
+    step: Step,
+    state: Any,
+    constraints: Constraints,
+    memory: Any = None,
+    resizes: bool | None = None,
+    drafts: Drafts | None = None,
 ) -> tuple[Any, Any]:
     """Chooses the most probable token at every step.
 
@@ -91,13 +27,14 @@ def greedy_search(
         constraints: The `Constraints`.
         memory: Constant inputs of the step function, nested tensors with the batch axis first; or `None`.
         resizes: Whether tensors may change their sizes in loops. Default: if the backend supports it.
+        drafts: How several tokens are drafted and confirmed at once, which requires `resizes` and replaces `step`;
+            `None` for one token at a time. The answers are the same, up to rounding in the model.
 
     Returns:
         Ids [B, room]: the prompt, the generated tokens including the end (if it was reached), then padding; and the
         float32 sum of the log probabilities [B] of the tokens after the prompt.
     """
-    results = _SingleSequenceSearch(None, {}, step, constraints, resizes).run(state, memory or {})
-    return results["ids"], results["log_prob"]
+    return _search(None, {}, step, state, constraints, memory, resizes, drafts)
 
 
 def sample(
@@ -111,6 +48,7 @@ def sample(
     top_p: Any = 1.0,
     memory: Any = None,
     resizes: bool | None = None,
+    drafts: Drafts | None = None,
 ) -> tuple[Any, Any]:
     """Samples each token from the model's distribution, with temperature and truncation.
 
@@ -129,6 +67,7 @@ def sample(
             one per row, [B].
         memory: See `greedy_search`.
         resizes: See `greedy_search`.
+        drafts: See `greedy_search`.
 
     Returns:
         See `greedy_search`; log probabilities are those at temperature 1 without truncation.
@@ -156,5 +95,23 @@ def sample(
     variables = {"seed": seeds, "row_number": row_numbers}
     for name, values in {"temperature": temperature, "top_p": top_p}.items():
         variables[name] = ops.broadcast_to(ops.cast(values, "float32"), ops.shape(row_numbers))
-    results = _SingleSequenceSearch(choose, variables, step, constraints, resizes).run(state, memory or {})
+    return _search(choose, variables, step, state, constraints, memory, resizes, drafts)
+
+
+def _search(
+    choose: Choice | None,
+    variables: Rows,
+    step: Step,
+    state: Any,
+    constraints: Constraints,
+    memory: Any,
+    resizes: bool | None,
+    drafts: Drafts | None,
+) -> tuple[Any, Any]:
+    search = (
+        SingleSequenceSearch(choose, variables, step, constraints, resizes)
+        if drafts is None
+        else SpeculativeSearch(choose, variables, drafts, constraints)
+    )
+    results = search.run(state, memory or {})
     return results["ids"], results["log_prob"]

@@ -29,11 +29,14 @@ class Ensemble(keras.Model):
     Attributes:
         attends: Whether all members have attention.
         attention_kinds: The kinds of attention that all members have.
+        can_rewind: See `Seq2SeqModel`.
 
     Reference:
         Sutskever et al. 2014, "Sequence to Sequence Learning with Neural Networks", section 3.6,
         https://arxiv.org/abs/1409.3215
     """
+
+    can_rewind = False
 
     def __init__(self, members: Sequence[Any]) -> None:
         super().__init__(dtype="float32")

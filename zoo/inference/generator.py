@@ -21,6 +21,18 @@ def constraints(model: Any, prompt: Any, max_length: int, no_repeat_ngram: int) 
     return decoding.Constraints(special, limits, max_length, prompt, no_repeat_ngram, not model.start_symbol)
 
 
+def drafts(model: Any, batch: Any, length: int) -> decoding.Drafts | None:
+    """Returns the drafts of a language model, which are looked up in prompts and answers; `None` for length 0."""
+    if not length:
+        return None
+    return decoding.Drafts(
+        lambda tokens, state, memory: model.decode_steps(tokens, state),
+        model.rewind,
+        length,
+        context=ops.zeros((batch, 0), dtype="int32"),
+    )
+
+
 class TextScorer(Wrapper):
     """The log probabilities of texts by a language model.
 
@@ -82,6 +94,7 @@ class Generator(Decoder):
             "state": self.model.initial_state(batch, None if self.resizes else options.max_length),
             "constraints": constraints(self.model, prompt, options.max_length or 1, options.no_repeat_ngram),
             "resizes": self.resizes,
+            "drafts": drafts(self.model, batch, options.draft_length) if self.resizes else None,
         }
         if options.temperature:
             draws: dict[str, Any] = {"temperature": options.temperature, "top_k": options.top_k, "top_p": options.top_p}

@@ -106,6 +106,7 @@ class LanguageModelRun(Run):
         seed: int = 0,
         max_length: int | None = None,
         no_repeat_ngram: int = 0,
+        draft_length: int = 0,
         batch_size: int = 64,
     ) -> list[Continuation]:
         """Returns the continuation of each text and its log probability.
@@ -119,6 +120,7 @@ class LanguageModelRun(Run):
             seed: Seed of the samples, an integer of 32 bits; the same texts in the same order give the same results.
             max_length: Maximum number of tokens, including the prompt. Default: the maximum of the model.
             no_repeat_ngram: No n-gram of this size occurs twice, including the prompt's; 0 for no such constraint.
+            draft_length: Number of tokens to draft and confirm at once; 0 for none. The answers stay the same.
             batch_size: Texts in a batch.
 
         Raises:
@@ -127,7 +129,12 @@ class LanguageModelRun(Run):
         texts = as_texts(texts)
         seed = SEED.checked("seed", seed)
         request = GenerationOptions(
-            temperature=temperature, top_k=top_k, top_p=top_p, max_length=max_length, no_repeat_ngram=no_repeat_ngram
+            temperature=temperature,
+            top_k=top_k,
+            top_p=top_p,
+            max_length=max_length,
+            no_repeat_ngram=no_repeat_ngram,
+            draft_length=draft_length,
         ).resolved(self.model)
         limit = request.max_length or 0
         rows = [cut_prompt(row, limit) for row in self.tokenizers.text.encode(cut_texts(texts, from_end=True))]

@@ -123,6 +123,12 @@ class Translator(Decoder):
         """Runs `_step` on tokens that are numbered by their positions in a shortlist."""
         return self._step(ops.take(tokens, last), state, memory, readout=readout)
 
+    def _drafts(self, source: Any) -> decoding.Drafts | None:
+        if not self.options.draft_length or not self.resizes:
+            return None
+        context = source if self.model.shares_vocabulary else source[:, :0]
+        return decoding.Drafts(self.model.decode_steps, self.model.rewind, self.options.draft_length, context)
+
     def search(self, inputs: dict[str, Any]) -> dict[str, Any]:
         if self.shortlist is None:
             return self._search(inputs, self._step)
@@ -147,7 +153,7 @@ class Translator(Decoder):
             "resizes": self.resizes,
         }
         if options.beam_size == 1:
-            ids, log_prob = decoding.greedy_search(**search)
+            ids, log_prob = decoding.greedy_search(**search, drafts=self._drafts(source))
             return {"ids": ids[:, None], "log_prob": log_prob[:, None]}
         penalties: dict[str, Any] = {"alpha": options.length_penalty, "rules": options.rules}
         if self._penalizes_coverage:

@@ -8,9 +8,38 @@ SEARCH = ("tests/zoo/decoding/test_search.py",)
 CONSTRAINTS = ("tests/zoo/decoding/test_constraints.py",)
 TOP_K = ("tests/zoo/decoding/test_top_k.py",)
 RANDOM = ("tests/zoo/decoding/test_counter_based_random.py",)
+SPECULATIVE = ("tests/zoo/decoding/test_speculative.py",)
 RULES = ("tests/zoo/decoding/test_beam_rules.py",)
 
 MUTANTS: list[Mutant] = [
+    Mutant(
+        "drafts that the model would not have chosen are kept",
+        "zoo/decoding/speculative.py",
+        "ops.not_equal(chosen[:, :-1], drafted)",
+        "ops.not_equal(drafted, drafted)",
+        SPECULATIVE,
+    ),
+    Mutant(
+        "rows advance as far as the fastest one",
+        "zoo/decoding/speculative.py",
+        "count = ops.min(",
+        "count = ops.max(",
+        SPECULATIVE,
+    ),
+    Mutant(
+        "the state keeps a token of a refused draft",
+        "zoo/decoding/speculative.py",
+        "ops.shape(tokens)[1] - count)",
+        "ops.maximum(ops.shape(tokens)[1] - count - 1, 0))",
+        SPECULATIVE,
+    ),
+    Mutant(
+        "a draft is what followed the first occurrence",
+        "zoo/decoding/speculative.py",
+        "sizes * size + places, -1)",
+        "sizes * size - places, -1)",
+        SPECULATIVE,
+    ),
     Mutant(
         "the length penalty counts one token too many",
         "zoo/decoding/beam.py",
@@ -139,42 +168,42 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "finished rows go on writing",
-        "zoo/decoding/greedy_and_sampling.py",
+        "zoo/decoding/single_sequence.py",
         'chosen = ops.where(rows["finished"], self.special.pad, chosen)',
         "pass",
         SINGLE,
     ),
     Mutant(
         "the probability of finished rows goes on falling",
-        "zoo/decoding/greedy_and_sampling.py",
+        "zoo/decoding/single_sequence.py",
         'uncounted = rows["finished"]',
         'uncounted = ops.zeros_like(rows["finished"])',
         SINGLE,
     ),
     Mutant(
         "the end token has no log probability",
-        "zoo/decoding/greedy_and_sampling.py",
+        "zoo/decoding/single_sequence.py",
         '"log_prob": ops.where(uncounted,',
         '"log_prob": ops.where(ops.logical_or(uncounted, ends),',
         SINGLE,
     ),
     Mutant(
         "the tokens of a prompt cost probability in greedy search",
-        "zoo/decoding/greedy_and_sampling.py",
+        "zoo/decoding/single_sequence.py",
         "uncounted = ops.logical_or(uncounted, in_prompt)",
         "pass",
         SINGLE,
     ),
     Mutant(
         "an end within a prompt ends a row",
-        "zoo/decoding/greedy_and_sampling.py",
+        "zoo/decoding/single_sequence.py",
         "ends = ops.logical_and(ends, ops.logical_not(in_prompt))",
         "pass",
         SINGLE,
     ),
     Mutant(
         "rows may have one token above their limit",
-        "zoo/decoding/greedy_and_sampling.py",
+        "zoo/decoding/single_sequence.py",
         'index + 1 >= rows["max_length"]',
         'index >= rows["max_length"]',
         SINGLE,

@@ -182,8 +182,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "an export searches with fewer beams than it has answers",
         "export/options.py",
-        '"beam_size": max(nbest, self.beam_size)',
-        '"beam_size": self.beam_size',
+        "beam_size = max(nbest, self.beam_size)",
+        "beam_size = self.beam_size",
         TRANSLATIONS,
     ),
     Mutant(

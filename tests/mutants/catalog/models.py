@@ -48,15 +48,15 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "the padding of the source is not hidden from a step of decoding",
         _TRANSFORMER,
-        'memory_mask=memory["mask"],\n                return_attention_scores=return_attention_scores,',
-        "memory_mask=None,\n                return_attention_scores=return_attention_scores,",
+        'memory_mask=memory["mask"], cache=cache',
+        "memory_mask=None, cache=cache",
         (f"{_EVERY}[transformer_small]",),
     ),
     Mutant(
         "every step of decoding has the first position",
         _TRANSFORMER,
-        'self._embed_target(ops.expand_dims(last, 1), start_index=state["index"])',
-        "self._embed_target(ops.expand_dims(last, 1))",
+        'self._embed_target(tokens, start_index=state["index"])',
+        "self._embed_target(tokens)",
         (f"{FORMULAS}::test_transformer[post-norm]",),
     ),
     Mutant(

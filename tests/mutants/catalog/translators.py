@@ -149,7 +149,7 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "the end that is forced counts",
-        "zoo/decoding/greedy_and_sampling.py",
+        "zoo/decoding/single_sequence.py",
         "uncounted = ops.logical_or(uncounted, must_end)",
         "pass",
         _END,

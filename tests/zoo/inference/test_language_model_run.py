@@ -53,6 +53,15 @@ def test_draws_among_one_token_are_greedy(lines_run):
     assert ids(temperature=9.0, top_k=1) == ids(temperature=9.0, top_p=1e-6) == ids() != ids(temperature=9.0)
 
 
+def test_drafts_change_no_answer(lines_run):
+    """Neither greedy ones nor samples; prompts are read, and ended texts left, as without them."""
+    for options in ({}, {"temperature": 1.5, "seed": 1}, {"temperature": 0.5, "max_length": 11}):
+        answers, drafted = (lines_run.continuations(PROMPTS, draft_length=length, **options) for length in (0, 3))
+        assert [answer.text for answer in drafted] == [answer.text for answer in answers]
+        log_probs = [[answer.log_prob for answer in each] for each in (drafted, answers)]
+        np.testing.assert_allclose(*log_probs, rtol=1e-4, atol=1e-5)
+
+
 def test_a_prompt_without_room_is_cut_from_the_front(lines_run):
     room = lines_run.model.max_length
     long = "abcdefgh" * 9
@@ -74,6 +83,8 @@ def test_bad_options(lines_run):
                 message = f"`{name}`.*{expected}.*{name}={value!r}"
                 with failures.of((name, value)), pytest.raises(InputError, match=message):
                     lines_run.generate(["a"], **{name: value})
+    with pytest.raises(InputError, match="`draft_length`.*`no_repeat_ngram`.*no_repeat_ngram=2"):
+        lines_run.generate(["a"], draft_length=3, no_repeat_ngram=2)
     with pytest.raises(InputError, match="`texts`.*'one text'"):
         lines_run.generate("one text")
 

@@ -120,6 +120,18 @@ def test_xla_agrees_with_graph(name, options):
     assert_alike(numpy(compiled({"source": tf.constant(source)})), graph(model, **options)(source))
 
 
+def test_drafts_change_no_translation():
+    """With sources that share the vocabulary, in which drafts are looked up, and without."""
+    for tied in ("none", "all"):
+        sizes = {"source_vocab_size": V, "target_vocab_size": V, "tied_embeddings": tied}
+        model = zoo.create_model("transformer_tiny", **sizes, **SMALL["transformer_tiny"])
+        chance = np.random.default_rng(3)
+        model.set_weights([chance.uniform(-1.0, 1.0, weight.shape) for weight in model.weights])
+        for options in ({"max_length": 24}, {"max_length": 24, "force_end": True, "rules": "ctranslate2"}):
+            assert_alike(graph(model, draft_length=3, **options)(SOURCE), graph(model, **options)(SOURCE))
+            assert graph(model, draft_length=3, **options)(SOURCE[:0])["ids"].shape[0] == 0
+
+
 def assert_alike(outputs, expected):
     np.testing.assert_array_equal(outputs["ids"], expected["ids"])
     np.testing.assert_allclose(outputs["log_prob"], expected["log_prob"], rtol=1e-4)
@@ -149,6 +161,8 @@ def test_scores_are_float32_and_options_checked():
             ({"beam_size": 7}, "13.*beam_size=7"),
             ({"beam_size": 2, "nbest": 3}, "`nbest`.*2.*nbest=3"),
             ({"beam_size": 2, "nbest": 0}, "`nbest`.*nbest=0"),
+            ({"beam_size": 2, "draft_length": 3}, "`draft_length`.*beam_size=2"),
+            ({"draft_length": 3}, "`draft_length`.*RNNSearch.*draft_length=3"),
             ({"max_length": 0}, "`max_length`.*max_length=0"),
             ({"length_penalty": -0.1}, "`length_penalty`.*length_penalty=-0.1"),
             ({"length_penalty": math.nan}, "`length_penalty`.*length_penalty=nan"),

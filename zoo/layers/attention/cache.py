@@ -127,3 +127,15 @@ def extend(cache, memory):
     length = ops.shape(memory["key"])[-2]
     buffers = {name: write(cache[name], memory[name], index) for name in ("key", "value")}
     return {**buffers, "index": index + length}
+
+
+def can_shorten(cache):
+    """Returns whether a cache holds nothing but keys and values of all positions, so that `without_last` is exact."""
+    return {"key", "value"} <= cache.keys() <= {"key", "value", "index"}
+
+
+def without_last(cache, count):
+    """Returns a cache for which `can_shorten` is true without its last `count` positions."""
+    if not grows(cache):
+        return {**cache, "index": cache["index"] - count}
+    return {name: tensor[..., : ops.shape(tensor)[-2] - count, :] for name, tensor in cache.items()}

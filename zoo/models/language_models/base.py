@@ -22,12 +22,14 @@ class LanguageModel(ZooModel):
         attention_kinds: The keys of the result of `attentions`.
         start_symbol: Whether a text begins with the start token.
         other_end_ids: Further tokens that end a text; decoding replaces them by the end token.
+        can_rewind: Whether `decode_steps` and `rewind` are available, for speculative decoding.
     """
 
     predicted = "tokens"
     attention_kinds: tuple[str, ...] = ()
     start_symbol = True
     other_end_ids: tuple[int, ...] = ()
+    can_rewind = False
 
     def represent(self, tokens):
         """Returns contextual vectors [B, T, D] of tokens [B, T]."""
@@ -63,6 +65,18 @@ class LanguageModel(ZooModel):
 
         Returns:
             Logits [B, V] for the token after them, and the new state.
+        """
+        raise NotImplementedError
+
+    def decode_steps(self, tokens, state):
+        """Reads tokens as `prefill` does, and returns logits [B, T, V] for the token after each, and the new state."""
+        raise NotImplementedError
+
+    def rewind(self, state, count):
+        """Returns the state before the last `count` tokens.
+
+        Raises:
+            ValueError: If the state does not contain that.
         """
         raise NotImplementedError
 

@@ -3,6 +3,7 @@
 import keras
 from keras import backend, ops
 
+from zoo.layers.attention.cache import can_shorten, without_last
 from zoo.layers.core.dropout import Dropout
 from zoo.layers.core.projections import apply_positionwise
 from zoo.models.catalog.language_models import CausalLMOptions
@@ -123,11 +124,27 @@ class CausalLM(LanguageModel):
             "caches": [decoding_cache(block.attention, batch_size, max_length) for block in self.blocks],
         }
 
-    def prefill(self, tokens, state):
+    def _continue(self, tokens, state):
+        """Returns the outputs of the last block for tokens [B, T] that follow a state, and the new state."""
         hidden, caches = self._embed(tokens, start_index=state["index"]), []
         for block, cache in zip(self.blocks, state["caches"], strict=True):
             hidden, cache = block(hidden, cache=cache)
             caches.append(cache)
-        index = state["index"] + ops.shape(tokens)[1]
+        return hidden, {"index": state["index"] + ops.shape(tokens)[1], "caches": caches}
+
+    def prefill(self, tokens, state):
+        hidden, state = self._continue(tokens, state)
         last = hidden[:, -1] if self.final_norm is None else self.final_norm(hidden[:, -1])
-        return self._logits(last), {"index": index, "caches": caches}
+        return self._logits(last), state
+
+    def decode_steps(self, tokens, state):
+        hidden, state = self._continue(tokens, state)
+        return self._logits(hidden if self.final_norm is None else self.final_norm(hidden)), state
+
+    @property
+    def can_rewind(self):
+        return all(can_shorten(block.attention.create_cache(1)) for block in self.blocks)
+
+    def rewind(self, state, count):
+        caches = [without_last(cache, count) for cache in state["caches"]]
+        return {"index": state["index"] - count, "caches": caches}

@@ -19,9 +19,13 @@ class Seq2SeqModel(ZooModel):
 
     Attributes:
         attends: Whether the model has attention weights.
+        can_rewind: Whether `decode_steps` and `rewind` are available, for speculative decoding.
+        shares_vocabulary: Whether a source id and an equal target id are the same token.
     """
 
     attends = True
+    can_rewind = False
+    shares_vocabulary = False
     input_names = ("source", "target")
     predicted = "target"
 
@@ -65,6 +69,18 @@ class Seq2SeqModel(ZooModel):
         Returns:
             Logits [B, V] for the next token, or [B, C] with a `readout`; with `return_attention_scores` attention
             weights [B, layers, heads, S]; and the new state.
+        """
+        raise NotImplementedError
+
+    def decode_steps(self, tokens, state, memory, readout=None):
+        """Reads several tokens of each row, [B, T]; returns logits [B, T, V] for those after each, and the state."""
+        raise NotImplementedError
+
+    def rewind(self, state, count):
+        """Returns the state before the last `count` tokens.
+
+        Raises:
+            ValueError: If the state does not contain that.
         """
         raise NotImplementedError
 

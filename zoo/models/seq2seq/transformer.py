@@ -5,6 +5,7 @@ import dataclasses
 import keras
 from keras import ops
 
+from zoo.layers.attention.cache import can_shorten, without_last
 from zoo.layers.core.dropout import Dropout
 from zoo.layers.core.projections import apply_positionwise
 from zoo.models.catalog.transformers import EncoderDecoderOptions
@@ -164,20 +165,34 @@ class Transformer(Seq2SeqModel):
             "caches": [decoding_cache(block.self_attention, batch, max_length) for block in self.decoder_blocks],
         }
 
-    def decode_step(self, last, state, memory, sharing=1, return_attention_scores=False, readout=None):
-        hidden = self._embed_target(ops.expand_dims(last, 1), start_index=state["index"])
+    def _continue(self, tokens, state, memory, **arguments):
+        """Returns the outputs for target tokens [B, T] that follow a state, the weights, and the new state."""
+        hidden = self._embed_target(tokens, start_index=state["index"])
         caches, weights = [], []
         for block, projected, cache in zip(self.decoder_blocks, memory["layers"], state["caches"], strict=True):
-            hidden, *scores, cache = block(
-                hidden,
-                projected,
-                memory_mask=memory["mask"],
-                return_attention_scores=return_attention_scores,
-                cache=cache,
-                sharing=sharing,
-            )
+            hidden, *scores, cache = block(hidden, projected, memory_mask=memory["mask"], cache=cache, **arguments)
             caches.append(cache)
             weights += scores
+        return hidden, weights, {"index": state["index"] + ops.shape(tokens)[1], "caches": caches}
+
+    def decode_step(self, last, state, memory, sharing=1, return_attention_scores=False, readout=None):
+        arguments = {"return_attention_scores": return_attention_scores, "sharing": sharing}
+        hidden, weights, state = self._continue(ops.expand_dims(last, 1), state, memory, **arguments)
         weights = [ops.stack(weights, axis=1)[:, :, :, 0]] if return_attention_scores else []
-        logits = self._logits(ops.squeeze(hidden, 1), readout)
-        return logits, *weights, {"index": state["index"] + 1, "caches": caches}
+        return self._logits(ops.squeeze(hidden, 1), readout), *weights, state
+
+    def decode_steps(self, tokens, state, memory, readout=None):
+        hidden, _, state = self._continue(tokens, state, memory)
+        return self._logits(hidden, readout), state
+
+    @property
+    def shares_vocabulary(self):
+        return self.source_embedding is self.target_embedding
+
+    @property
+    def can_rewind(self):
+        return all(can_shorten(block.self_attention.create_cache(1)) for block in self.decoder_blocks)
+
+    def rewind(self, state, count):
+        caches = [without_last(cache, count) for cache in state["caches"]]
+        return {"index": state["index"] - count, "caches": caches}

@@ -1,0 +1,120 @@
+"""Speculative search: the answers of the search without drafts, in fewer calls of the model."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from keras import ops
+from support.decoding import TOKENS, constraints
+
+from zoo import decoding
+from zoo.decoding import Drafts, greedy_search, sample
+from zoo.decoding.speculative import look_up
+
+pytestmark = pytest.mark.skipif(not decoding.can_resize(), reason="tensors keep their sizes on this backend")
+
+
+class Bigrams:
+    """Logits that depend on the row, the last two tokens and whether the position is even; it counts its calls."""
+
+    def __init__(self, seed, batch, vocabulary):
+        logits = np.random.default_rng(seed).normal(scale=2.0, size=(batch, 2, vocabulary, vocabulary, vocabulary))
+        logits[..., [TOKENS.pad, TOKENS.start]] += 3.0  # tempting, and forbidden
+        logits[..., TOKENS.end] -= 2.0
+        self.vocabulary, self.calls = vocabulary, 0
+        self.logits = ops.convert_to_tensor(logits.reshape(-1, vocabulary).astype("float32"))
+        self.state = {"tokens": ops.zeros((batch, 0), "int32"), "row": ops.arange(batch, dtype="int32")}
+
+    def steps(self, tokens, state, memory):
+        self.calls += 1
+        size, added = state["tokens"].shape[1], tokens.shape[1]
+        tokens_so_far = ops.concatenate([state["tokens"], tokens], axis=1)
+        before = ops.pad(tokens_so_far, ((0, 0), (1, 0)))[:, size : size + added]
+        is_odd = (size + ops.arange(added, dtype="int32")) % 2
+        index = ((state["row"][:, None] * 2 + is_odd) * self.vocabulary + before) * self.vocabulary + tokens
+        return ops.take(self.logits, index, axis=0), {**state, "tokens": tokens_so_far}
+
+    def step(self, last, state, memory):
+        logits, state = self.steps(last[:, None], state, memory)
+        return logits[:, 0], state
+
+    def rewind(self, state, count):
+        return {**state, "tokens": state["tokens"][:, : state["tokens"].shape[1] - int(count)]}
+
+
+@st.composite
+def searches(draw):
+    batch, room = draw(st.sampled_from([1, 2, 5])), draw(st.sampled_from([1, 4, 12]))
+    limits = [room, *draw(st.lists(st.integers(0, room), min_size=batch - 1, max_size=batch - 1))]
+    prompt = st.lists(st.integers(2, 5), min_size=1, max_size=min(room, 9))
+    kind = draw(st.sampled_from(["no prompt", "prompts", "begins with a prompt"]))
+    if kind == "prompts":
+        prompt = st.lists(st.integers(2, 5), max_size=min(room, 9))
+    prompts = [tuple(draw(prompt)) for _ in range(batch)]
+    options = {"forces_end": draw(st.booleans()), "min_length": draw(st.integers(0, min(3, *limits)))}
+    if kind != "no prompt" and any(prompts):
+        options |= {"prompts": prompts, "begins_with_prompt": kind == "begins with a prompt"}
+    seed, length = draw(st.integers(0, 999)), draw(st.integers(1, 5))
+    context = draw(st.lists(st.integers(2, 5), max_size=8))
+    return seed, room, limits, options, length, context, draw(st.booleans()), draw(st.booleans())
+
+
+@settings(deadline=None, max_examples=12)
+@example((3, 24, [24], {}, 4, [], False, False))
+@given(searches())
+def test_answers_are_those_without_drafts(case):
+    seed, room, limits, options, length, context, draws, has_other_ends = case
+    limited = constraints(limits, room, **options)
+    if has_other_ends:
+        limited = dataclasses.replace(limited, special=dataclasses.replace(TOKENS, other_ends=(4,)))
+    batch, model = len(limits), Bigrams(seed, len(limits), 6)
+    rows = ops.arange(batch, dtype="int32")
+    drafts = Drafts(model.steps, model.rewind, length, ops.tile(ops.convert_to_tensor([context], "int32"), (batch, 1)))
+
+    def search(drafts):
+        model.calls = 0
+        if draws:
+            chance = {"seeds": rows, "row_numbers": 3 * rows, "temperature": 0.7, "top_k": 4, "top_p": 0.9}
+            ids, log_prob = sample(model.step, model.state, limited, **chance, resizes=True, drafts=drafts)
+        else:
+            ids, log_prob = greedy_search(model.step, model.state, limited, resizes=True, drafts=drafts)
+        return ops.convert_to_numpy(ids), ops.convert_to_numpy(log_prob), model.calls
+
+    expected_ids, expected, calls = search(None)
+    ids, log_prob, speculative_calls = search(drafts)
+    np.testing.assert_array_equal(ids, expected_ids)
+    np.testing.assert_allclose(log_prob, expected, rtol=1e-4, atol=1e-5)
+    assert speculative_calls <= calls
+
+
+def test_text_that_repeats_itself_needs_fewer_calls():
+    model = Bigrams(3, 1, 6)
+    limited = constraints([24])
+    greedy_search(model.step, model.state, limited, resizes=True)
+    calls, model.calls = model.calls, 0
+    drafts = Drafts(model.steps, model.rewind, 4, ops.zeros((1, 0), "int32"))
+    greedy_search(model.step, model.state, limited, resizes=True, drafts=drafts)
+    assert 2 * model.calls <= calls
+
+
+@pytest.mark.parametrize(
+    "tokens, length, expected",
+    [
+        ([3, 4, 5, 6, 3, 4], 6, [5, 6, 3]),  # what followed the same two tokens
+        ([3, 4, 5, 9, 4, 6, 9, 3, 4], 9, [5, 9, 4]),  # two tokens are better than a later single one
+        ([8, 3, 4, 5, 7, 3, 4, 6, 8, 3, 4], 11, [5, 7, 3]),  # three are better than two
+        ([3, 4, 5, 3, 4, 6, 3, 4], 8, [6, 3, 4]),  # of equal ones, the latest
+        ([7, 7, 7], 3, [7, 7, 7]),  # repeated, as long as it takes
+        ([3, 4, 5, 3, 4, 0, 0], 5, [5, 3, 4]),  # what follows `length` does not count
+        ([3, 4, 5, 6, 7, 4], 6, None),  # one token is too few
+        ([3], 1, None),
+        ([0, 0], 1, None),
+    ],
+)
+def test_drafts_are_what_followed_the_same_tokens_before(tokens, length, expected):
+    drafted, found = look_up(ops.convert_to_tensor([tokens], "int32"), ops.convert_to_tensor(length, "int32"), 3)
+    assert bool(found[0]) == (expected is not None)
+    if expected is not None:
+        assert ops.convert_to_numpy(drafted)[0].tolist() == expected

@@ -1,0 +1,180 @@
+"""Speculative decoding: drafts several tokens, and confirms them by one call of the model."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from keras import ops
+
+from zoo.decoding.constraints import Constraints, ban_special
+from zoo.decoding.search import Rows
+from zoo.decoding.single_sequence import Choice, SingleSequenceSearch
+from zoo.decoding.top_k import argmax
+from zoo.row_selection import take_per_row
+
+MIN_NGRAM = 2
+MAX_NGRAM = 3
+"""The sizes of the n-grams that `look_up` compares."""
+
+
+def look_up(history: Any, length: Any, num_tokens: int) -> tuple[Any, Any]:
+    """Returns the tokens that followed the latest earlier occurrence of the last tokens of each row.
+
+    Of n-grams that end with the last token, the longest one counts, and of several occurrences the latest. If fewer
+    than `num_tokens` tokens have followed it, they are repeated.
+
+    Args:
+        history: Tokens [B, H], of which the first `length` count.
+        length: Number of tokens, at least 1, an int32 scalar.
+        num_tokens: Number of tokens to return, K.
+
+    Returns:
+        Tokens [B, K], and whether there is an earlier occurrence, boolean [B]; without one, the tokens are arbitrary.
+
+    Reference:
+        Saxena 2023, "Prompt Lookup Decoding", https://github.com/apoorvumang/prompt-lookup-decoding
+    """
+    size = ops.shape(history)[1]
+    places = ops.arange(size, dtype="int32")
+    matches, matched = [], ops.less(places, length - 1)[None]
+    for offset in range(MAX_NGRAM):
+        last = ops.take(history, ops.maximum(length - 1 - offset, 0), axis=1)[:, None]
+        before = ops.pad(history, ((0, 0), (offset, 0)))[:, :size]  # the token `offset` places before each
+        equal = ops.logical_and(ops.equal(before, last), ops.logical_and(places >= offset, length > offset))
+        matched = ops.logical_and(matched, equal)
+        matches.append(ops.cast(matched, "int32"))
+    sizes = sum(matches[1:], matches[0])
+    best = ops.max(ops.where(sizes >= MIN_NGRAM, sizes * size + places, -1), axis=1)
+    found = best >= 0
+    place = ops.where(found, best % ops.maximum(size, 1), 0)[:, None]
+    period = ops.maximum(length - 1 - place, 1)
+    following = place + 1 + ops.arange(num_tokens, dtype="int32") % period
+    return ops.take_along_axis(history, ops.minimum(following, size - 1), axis=1), found
+
+
+@dataclasses.dataclass(frozen=True)
+class Drafts:
+    """How a search drafts several tokens and confirms them by one call of the model.
+
+    All rows advance together, so this is for few rows, and for answers that repeat their context.
+
+    Args:
+        steps: Function of tokens [R, T], the state and the memory that returns the logits after each, [R, T, V], and
+            the new state.
+        rewind: Function of a state and a number, an int32 scalar, that returns the state before that many of the last
+            tokens.
+        length: Number of tokens to draft, at least 1.
+        context: Tokens in which drafts are looked up besides the prompt and the answer, int32 [B, C], such as sources.
+
+    Reference:
+        Stern et al. 2018, section 3, https://arxiv.org/abs/1811.03115;
+        Leviathan et al. 2023, section 2, https://arxiv.org/abs/2211.17192
+    """
+
+    steps: Callable[[Any, Any, Any], tuple[Any, Any]]
+    rewind: Callable[[Any, Any], Any]
+    length: int
+    context: Any
+
+
+class SpeculativeSearch(SingleSequenceSearch):
+    """Chooses one token per sentence at every step, or several of them where a draft is confirmed.
+
+    The tokens of prompts are drafts, too. All sentences advance by the same number of tokens, the smallest number that
+    is confirmed of an unfinished one. Random choices depend only on the row and the position (see `sample`), so that
+    drafts do not change them.
+
+    Args:
+        choose: See `SingleSequenceSearch`.
+        variables: See `SingleSequenceSearch`.
+        drafts: The `Drafts`.
+        constraints: The `Constraints`, without `no_repeat_ngram`.
+    """
+
+    def __init__(self, choose: Choice | None, variables: Rows, drafts: Drafts, constraints: Constraints) -> None:
+        super().__init__(choose, variables, drafts.steps, constraints, True)
+        self.drafts = drafts
+
+    def initial_rows(self, batch: Any) -> Rows:
+        return {**super().initial_rows(batch), "context": self.drafts.context}
+
+    def _draft(self, index: Any, rows: Rows) -> Any:
+        """Returns drafted tokens, int32 [B, k]: prompts and what `look_up` finds; k is 0 if a row would have none."""
+        history = ops.concatenate([rows["context"], rows["ids"]], axis=1)
+        tokens, is_drafted = look_up(history, ops.shape(rows["context"])[1] + index, self.drafts.length)
+        is_drafted = ops.logical_or(is_drafted, rows["finished"])
+        if self.constraints.prompt is not None:
+            prompt, in_prompt = self._prompt_tokens(rows, index + ops.arange(self.drafts.length, dtype="int32"))
+            tokens = ops.where(in_prompt, prompt, tokens)
+            is_drafted = ops.logical_or(is_drafted, in_prompt[:, 0])
+        length = ops.minimum(self.drafts.length, self.constraints.room - index - 1)
+        return tokens[:, : ops.where(ops.all(is_drafted), length, 0)]
+
+    def _body(self, loop: Rows, memory: Any) -> Rows:
+        index, rows = loop["index"], loop["rows"]
+        drafted = self._draft(index, rows)
+        tokens = ops.concatenate([rows["last"][:, None], drafted], axis=1)
+        logits, state = self.step(tokens, loop["state"], memory)
+        columns = ops.arange(ops.shape(tokens)[1], dtype="int32")
+        chosen, log_probs, ends = self._choose(logits, rows, index + columns)
+
+        differs = ops.cast(ops.not_equal(chosen[:, :-1], drafted), "int32")
+        is_confirmed = ops.equal(ops.cumsum(ops.pad(differs, ((0, 0), (1, 0))), axis=1), 0)
+        ends = ops.cast(ops.logical_and(ends, is_confirmed), "int32")
+        has_ended = ops.logical_or(ops.cumsum(ends, axis=1) > ends, rows["finished"][:, None])
+        # After its end, a row accepts whatever follows.
+        is_accepted = ops.logical_or(is_confirmed, has_ended)
+        count = ops.min(ops.sum(ops.cast(is_accepted, "int32"), axis=1))
+
+        written = ops.where(has_ended, self.special.pad, chosen)
+        counted = ops.logical_and(columns < count, ops.logical_not(has_ended))
+        source = self.columns - index
+        is_new = ops.logical_and(source >= 0, source < count)
+        spread = ops.take(written, ops.clip(source, 0, ops.shape(tokens)[1] - 1), axis=1)
+        changes = {
+            "ids": ops.where(is_new, spread, rows["ids"]),
+            "last": ops.take(written, count - 1, axis=1),
+            "log_prob": rows["log_prob"] + ops.sum(ops.where(counted, log_probs, 0.0), axis=1),
+            "finished": ops.logical_or(rows["finished"], ops.any(ops.logical_and(ends > 0, columns < count), axis=1)),
+        }
+        state = self.drafts.rewind(state, ops.shape(tokens)[1] - count)
+        return {"index": index + count, "rows": {**rows, **changes}, "state": state}
+
+    def _choose(self, logits: Any, rows: Rows, positions: Any) -> tuple[Any, Any, Any]:
+        """Returns the tokens that logits [B, T, V] choose at positions [T], their log probabilities, and the ends.
+
+        All are [B, T]. The log probability of a token that a constraint requires is 0.
+        """
+        batch, num_tokens, size = ops.shape(logits)
+        logits = self.constraints.without_early_end(logits, positions[:, None])
+        logits = ban_special(ops.reshape(logits, (-1, size)), self.special)
+        largest, chosen = argmax(logits)
+        log_probs = -ops.log(ops.sum(ops.exp(logits - largest), axis=-1))  # of the most probable ones
+        if self.choose is not None:
+
+            def flat(values: Any) -> Any:
+                return ops.reshape(ops.broadcast_to(values, (batch, num_tokens)), (-1,))
+
+            variables = {name: flat(rows[name][:, None]) for name in self.variables}
+            chosen = self.choose(logits, variables, flat(positions))
+            log_probs = log_probs + (take_per_row(logits, chosen[:, None]) - largest)[:, 0]
+        chosen = ops.cast(ops.reshape(chosen, (batch, num_tokens)), "int32")
+        log_probs = ops.reshape(log_probs, (batch, num_tokens))
+        limits: Rows = {name: rows[name][:, None] for name in ("max_length", "prompt_length") if name in rows}
+        ends = self.special.are_ends(chosen)
+        if self.constraints.prompt is not None:
+            prompt, in_prompt = self._prompt_tokens(rows, positions)
+            chosen = ops.where(in_prompt, prompt, chosen)
+            ends = ops.logical_and(ends, ops.logical_not(in_prompt))
+            log_probs = ops.where(in_prompt, 0.0, log_probs)
+        if self.constraints.forces_end:
+            must_end = self.constraints.must_end(limits, positions)
+            chosen = ops.where(must_end, self.special.end, chosen)
+            log_probs = ops.where(must_end, 0.0, log_probs)
+        chosen = self.special.with_one_end(chosen, ends)
+        return chosen, log_probs, ops.logical_or(ends, positions + 1 >= limits["max_length"])
+
+    def _prompt_tokens(self, rows: Rows, positions: Any) -> tuple[Any, Any]:
+        """Returns the prompts' tokens at positions [T], [B, T], and which of them belong to the prompts, boolean."""
+        columns = ops.minimum(positions, ops.shape(rows["prompt"])[1] - 1)
+        return ops.take(rows["prompt"], columns, axis=1), positions < rows["prompt_length"][:, None]
