@@ -27,8 +27,8 @@ from zoo.layers.attention.self_mixing import SelfMixing
 from zoo.layers.blocks.transformer_base import TransformerBlock
 from zoo.layers.visibility.base import Both, Either
 from zoo.models.seq2seq.base import Seq2SeqModel
+from zoo.models.shared.pooling import WordDropout
 from zoo.models.shared.positions import InputPositions
-from zoo.models.shared.word_dropout import WordDropout
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import keras
 from zoo.errors import InputError
 from zoo.inspection import graph
 from zoo.inspection.operations import Operations, operations_of, size
-from zoo.inspection.recording import Recorder, recording_copy
+from zoo.inspection.recording import symbolic_steps
 from zoo.layers import (
     AttentionPooling,
     AttentionRNN,
@@ -138,15 +138,9 @@ class _Counter:
         return [*steps, own]
 
     def _attention(self, layer: Any, args: Any, kwargs: Any, path: tuple[str, ...]) -> list[CountedStep]:
-        marks: list[tuple[str, Any]] = []
-        recorder = Recorder(
-            lambda name, formula, tensor: marks.append((name, tensor)), symbolic=True, all_weights=self.all_weights
-        )
-        results = graph.inline(layer, recording_copy(layer, recorder).call, args, kwargs)
-        marks = [mark for mark in marks if mark[0] != "output"]
         seen: set[int] = set()
         steps = []
-        for name, result in [*marks, ("output", results)]:
+        for name, _, result in symbolic_steps(layer, args, kwargs, self.all_weights):
             operations, weights, inner = self._collect(result, seen, path)
             operations = sum((step.operations for step in inner), operations)
             weights += sum(step.weights for step in inner)

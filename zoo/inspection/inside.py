@@ -8,7 +8,7 @@ import keras
 from zoo.errors import InputError
 from zoo.inspection import graph
 from zoo.inspection.architecture import Group, Part
-from zoo.inspection.recording import Recorder, recording_copy
+from zoo.inspection.recording import symbolic_steps
 from zoo.inspection.steps import shape_text
 from zoo.inspection.symbols import symbolic_arguments
 from zoo.layers import BaseAttention
@@ -36,9 +36,9 @@ class AttentionSteps:
         self._origins: dict[int, frozenset[int]] = {}  # the parts that compute a tensor, by the tensor's id
         inputs = symbolic_arguments(layer, _LENGTH, None, batch=1)
         with graph.without_traces(layer):
-            marks = _marks(layer, inputs)
+            steps = sorted(symbolic_steps(layer, inputs, {}), key=lambda step: "query" not in step[0])
             heads = getattr(layer, "num_heads", 1)
-            names = [name for name, _, _ in marks]
+            names = [name for name, _, _ in steps]
             in_heads = names.index("concatenation") if heads > 1 and "concatenation" in names else 0
             if in_heads:
                 self.groups.append(Group("each head", times=heads))
@@ -48,7 +48,8 @@ class AttentionSteps:
             if "key" not in self._places:
                 self._places["key"] = self._places["value"]
             seen: set[int] = set()
-            for number, (name, formula, tensor) in enumerate(marks):
+            for number, (name, formula, tensor) in enumerate(steps):
+                (tensor, *_) = keras.tree.flatten(tensor)
                 self._step(name, formula, tensor, seen, (0,) if number < in_heads else ())
 
     def _step(self, name: str, formula: str, tensor: Any, seen: set[int], groups: tuple[int, ...]) -> None:
@@ -73,17 +74,6 @@ class AttentionSteps:
 
     def _of(self, tensors: Any) -> frozenset[int]:
         return frozenset().union(*(self._origins.get(id(tensor), frozenset()) for tensor in tensors))
-
-
-def _marks(layer: BaseAttention, inputs: list[Any]) -> list[tuple[str, str, Any]]:
-    """Returns name, formula and tensor of each step, beginning with those of the query."""
-    marks: list[tuple[str, str, Any]] = []
-    recorder = Recorder(lambda *mark: marks.append(mark), symbolic=True)
-    results = graph.inline(layer, recording_copy(layer, recorder).call, inputs, {})
-    formula = next((formula for name, formula, _ in marks if name == "output"), "")
-    marks = [mark for mark in marks if mark[0] != "output"]
-    marks.sort(key=lambda mark: "query" not in mark[0])
-    return [*marks, ("output", formula, keras.tree.flatten(results)[0])]
 
 
 def _shape(tensor: Any) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from zoo.inspection import formulas
+from zoo.inspection import formulas, graph
 from zoo.layers import (
     BaseAttention,
     DifferentialAttention,
@@ -93,6 +93,17 @@ def recording_copy(layer: BaseAttention, recorder: Recorder) -> Any:
         if isinstance(part, kind):
             copy.__dict__[name] = _copy(part, (mixin,), recorder)
     return copy
+
+
+def symbolic_steps(
+    layer: BaseAttention, args: Any, kwargs: Any, all_weights: bool = True
+) -> list[tuple[str, str, Any]]:
+    """Returns name, formula and tensor of each step of a call with symbolic tensors; the last is `output`."""
+    steps: list[tuple[str, str, Any]] = []
+    recorder = Recorder(lambda *step: steps.append(step), symbolic=True, all_weights=all_weights)
+    results = graph.inline(layer, recording_copy(layer, recorder).call, args, kwargs)
+    formula = next((formula for name, formula, _ in steps if name == "output"), "")
+    return [*(step for step in steps if step[0] != "output"), ("output", formula, results)]
 
 
 def copy_with(layer: keras.layers.Layer, parts: dict[str, Any]) -> Any:

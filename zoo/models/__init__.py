@@ -1,6 +1,6 @@
-"""Architectures that compose the layers, and the names they are known by.
+"""Models made of the layers, and their names.
 
-Importing this package registers the names; it imports neither Keras nor a model's module.
+Importing this package registers the names; it imports neither Keras nor the modules of the models.
 """
 
 from zoo.models import catalog as catalog

@@ -104,8 +104,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "each convolution has the width of the next block",
         _LAYERS,
-        "options.kernel_width(block), options",
-        "options.kernel_width(block + 1), options",
+        'options.kernel_width(block), "causal"',
+        'options.kernel_width(block + 1), "causal"',
         (f"{KINDS}::test_widths_of_convolutions",),
     ),
     Mutant(
@@ -125,8 +125,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "each layer has relative positions of T5 of its own",
         _LAYERS,
-        "return [self._positions(causal)] * self.num_layers",
-        "return [self._positions(causal) for _ in range(self.num_layers)]",
+        "return [self._positions(causal)] * self.stack.num_layers",
+        "return [self._positions(causal) for _ in range(self.stack.num_layers)]",
         (f"{TRANSFORMER}::test_positions_stand_where_they_belong_and_tell_the_order[t5]",),
     ),
     Mutant(
@@ -222,7 +222,7 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "random start states are drawn from a seed of their own",
-        "zoo/models/seq2seq/recurrent_base.py",
+        "zoo/models/seq2seq/recurrent_layers.py",
         "random.Random(self.inference_seed)",
         "random.Random()",
         (f"{RECURRENT}::test_random_starts_are_drawn_for_each_sentence_in_training_only",),
@@ -265,7 +265,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "padding of the target has alignments",
         "zoo/models/seq2seq/luong.py",
-        "weights = ops.where(real(target)[:, :, None], weights, ops.zeros_like(weights))",
+        "weights = ops.where(padding_mask(target)[:, :, None], weights, ops.zeros_like(weights))",
         "weights = weights * 1.0",
         (f"{RECURRENT}::test_predicted_windows_are_narrow",),
     ),

@@ -28,14 +28,14 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "word dropout replaces padding, too",
-        "zoo/models/shared/word_dropout.py",
-        "ops.logical_and(chance < self.rate, tokens > UNKNOWN)",
-        "chance < self.rate",
+        "zoo/models/shared/pooling.py",
+        "ops.logical_and(self.select(ops.shape(tokens)), tokens > UNKNOWN)",
+        "self.select(ops.shape(tokens))",
         (f"{CLASSIFIERS}::test_word_dropout_makes_words_unknown",),
     ),
     Mutant(
         "a segment begins with the end of the one before",
-        "zoo/models/shared/transformer_text_encoder.py",
+        "zoo/models/shared/text_encoder.py",
         "ops.cumsum(ends, axis=1) - ends",
         "ops.cumsum(ends, axis=1)",
         SENTENCES,
@@ -64,8 +64,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "the vector of a sentence keeps its length",
         "zoo/models/sentence_encoders/transformer.py",
-        "wide / ops.maximum(lengths, _SHORTEST)",
-        "wide",
+        "exact / ops.maximum(lengths, _MIN_LENGTH)",
+        "exact",
         SENTENCES,
     ),
     Mutant(
@@ -99,8 +99,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "LSTMs hand on the states of the layer below",
         "zoo/models/language_models/lstm.py",
-        "read.append(state)",
-        "read.insert(0, state)",
+        "new_states.append(state)",
+        "new_states.insert(0, state)",
         (f"{_EVERY}[lstm_lm]",),
     ),
     Mutant(
@@ -127,9 +127,9 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "the vectors of padding are not zero",
-        "zoo/models/shared/transformer_text_encoder.py",
-        "return ops.where(mask[:, :, None], encoded, ops.zeros_like(encoded))",
-        "return encoded",
+        "zoo/models/shared/text_encoder.py",
+        "encoded, _ = self._encode(tokens, mask, training)\n        return ops.where(mask[:, :, None], encoded,",
+        "encoded, _ = self._encode(tokens, mask, training)\n        return ops.where(True, encoded,",
         (f"{_EVERY}[transformer_classifier]",),
     ),
     Mutant(

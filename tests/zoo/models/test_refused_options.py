@@ -184,7 +184,7 @@ REFUSED = {
         ({"sandwich_norm": True, "normalize_first": False}, "sandwich_norm=true", "normalize_first=false"),
     ],
     "gpt2": [
-        ({"rotary_fraction": 0.5}, "rotary_fraction", "rotary and xpos"),
+        ({"rotary_fraction": 0.5}, "rotary_fraction", "rotary or xpos"),
         ({"normalize_first": False, "parallel_residual": True}, "parallel_residual=true", "normalize_first=false"),
     ],
     "retnet_lm": [

@@ -1,6 +1,6 @@
-"""The named models, by family: each a class, its options, its paper. No logic."""
+"""The named models by family: their options, classes and papers. Without Keras."""
 
-from zoo.models.catalog import (  # noqa: F401 - importing a family registers its names
+from zoo.models.catalog import (  # noqa: F401 - to register the names
     classifiers,
     convolutional,
     language_models,

@@ -1,13 +1,14 @@
-"""Classifiers of text: their options and their names."""
+"""Classifiers of text: options and names."""
 
 from dataclasses import dataclass
 from typing import Any
 
 from zoo.errors import InputError
 from zoo.models.catalog.transformers import VASWANI
+from zoo.models.shared.attention_options import AttentionOptions
 from zoo.models.shared.options import ClassifierOptions
-from zoo.models.shared.text_encoder_options import TransformerTextEncoderOptions
-from zoo.models.shared.transformer_options import MAX_LENGTH, AttentionOptions, TransformerOptions
+from zoo.models.shared.position_options import MAX_LENGTH
+from zoo.models.shared.transformer_options import TransformerOptions, TransformerTextEncoderOptions
 from zoo.options import Options, choice, rate, size, text
 from zoo.registry import ModelSpec, Paper, register_model
 
@@ -26,7 +27,7 @@ class SelfAttentionClassifierOptions(AttentionOptions, ClassifierOptions):
     word_dropout: float = ClassifierOptions.with_default("word_dropout", 0.1)
 
     def single_layer(self) -> TransformerOptions:
-        """Returns the options of the one layer of attention, with a single head."""
+        """Returns the options of the only layer, with a single head."""
         shared = {name: getattr(self, name) for name in AttentionOptions.declared()}
         return TransformerOptions(num_layers=1, num_heads=1, **shared)
 
@@ -45,7 +46,7 @@ class BiRNNClassifierOptions(ClassifierOptions):
 
     embedding_dim: int = size(200, "Size of the embeddings.")
     units: int = size(50, "Size of the state of each direction.")
-    num_layers: int = size(1, "Recurrent layers, one on top of the other.")
+    num_layers: int = size(1, "Number of stacked recurrent layers.")
     cell_type: str = choice("gru", ("gru", "lstm"), "Kind of the recurrent cells.")
     pooling: str = ClassifierOptions.with_default("pooling", "attention")
     dropout: float = rate(0.0, "Rate of dropout between the recurrent layers and on the vector of the text.")
@@ -58,11 +59,11 @@ class HierarchicalClassifierOptions(ClassifierOptions):
     embedding_dim: int = size(200, "Size of the embeddings.")
     units: int = size(50, "Size of the state of each direction, of words and of sentences.")
     cell_type: str = choice("gru", ("gru", "lstm"), "Kind of the recurrent cells.")
-    max_sentences: int = size(16, "Largest number of sentences; the last of them has all that follows.")
+    max_sentences: int = size(16, "Largest number of sentences; the last one contains the rest of the text.")
     sentence_ends: str = text(
         "auto",
-        "Ids of the tokens that end a sentence, with commas between them; none: the text is one sentence. Training "
-        "finds out what auto is, see `zoo.text.sentence_ends`; elsewhere it is none.",
+        "Ids of the tokens that end a sentence, separated by commas; none: the text is one sentence. Training replaces "
+        "auto by the ids that `zoo.text.sentence_ends` determines; elsewhere auto means none.",
     )
     pooling: str = ClassifierOptions.with_default("pooling", "attention")
 
@@ -91,14 +92,14 @@ class CNNClassifierOptions(ClassifierOptions):
     """Options of `CNNClassifier`; the defaults are the paper's."""
 
     embedding_dim: int = size(300, "Size of the embeddings.")
-    filter_widths: str = text("3,4,5", "Tokens that a filter sees, for each kind of filter, with commas between them.")
-    num_filters: int = size(100, "Filters of each width.")
+    filter_widths: str = text("3,4,5", "Width of each kind of filter in tokens, separated by commas.")
+    num_filters: int = size(100, "Number of filters of each width.")
     pooling: str = ClassifierOptions.with_default("pooling", "max")
     dropout: float = ClassifierOptions.with_default("dropout", 0.5)
 
     def __post_init__(self) -> None:
         widths: Any = self.filter_widths
-        if isinstance(widths, list | tuple):  # as configurations were saved once
+        if isinstance(widths, list | tuple):  # in configurations of the first version
             object.__setattr__(self, "filter_widths", ",".join(map(str, widths)))
         super().__post_init__()
 
@@ -128,14 +129,14 @@ def _register(name: str, paper: Paper, summary: str, model_class: str, options: 
 _register(
     "self_attention_classifier",
     VASWANI,
-    "One layer of self-attention with a single head: the smallest model that reads a word in its context.",
+    "One layer of self-attention with a single head: the smallest model that reads words in context.",
     "self_attention:SelfAttentionClassifier",
     SelfAttentionClassifierOptions,
 )
 _register(
     "transformer_classifier",
     VASWANI,
-    "Encoder of a Transformer, 2 layers of d 128, whose vectors are pooled.",
+    "Transformer encoder, 2 layers of d 128, with pooled vectors.",
     "transformer:TransformerClassifier",
     TransformerClassifierOptions,
     num_layers=2,
@@ -151,7 +152,7 @@ _register(
         2017,
         "https://arxiv.org/abs/1705.02364",
     ),
-    "Bidirectional GRU, pooled by the largest value of each feature. The paper's has LSTM cells of 2048 units.",
+    "Bidirectional GRU with max pooling. That of the paper has LSTM cells of 2048 units.",
     "birnn:BiRNNClassifier",
     BiRNNClassifierOptions,
     units=100,
@@ -161,7 +162,7 @@ _register(
 _register(
     "birnn_attention_classifier",
     YANG,
-    "Bidirectional GRU, pooled by additive attention: the word level of the paper's hierarchy, with its sizes.",
+    "Bidirectional GRU, pooled by additive attention: the word level of the paper, in its sizes.",
     "birnn:BiRNNClassifier",
     BiRNNClassifierOptions,
     dropout=0.5,
@@ -178,7 +179,7 @@ _register(
 _register(
     "cnn_classifier",
     Paper("Convolutional Neural Networks for Sentence Classification", 2014, "https://aclanthology.org/D14-1181"),
-    "Convolutions over 3, 4 and 5 words, 100 filters each, pooled by the largest value of each: the paper's CNN-rand.",
+    "Convolutions over 3, 4 and 5 words, 100 filters each, with max pooling: CNN-rand of the paper.",
     "cnn:CNNClassifier",
     CNNClassifierOptions,
 )

@@ -1,10 +1,10 @@
-"""Convolutional sequence-to-sequence models: their options and their names."""
+"""Convolutional sequence-to-sequence models: options and names."""
 
 from dataclasses import dataclass
 
 from zoo.errors import InputError
 from zoo.models.shared.options import Seq2SeqOptions
-from zoo.models.shared.transformer_options import INPUT_POSITIONS, MAX_LENGTH
+from zoo.models.shared.position_options import INPUT_POSITIONS, MAX_LENGTH
 from zoo.options import choice, rate, size, text
 from zoo.registry import ModelSpec, Paper, register_model
 
@@ -15,20 +15,20 @@ GEHRING = Paper("Convolutional Sequence to Sequence Learning", 2017, "https://ar
 class ConvS2SOptions(Seq2SeqOptions):
     """Options of `ConvS2S`; the defaults are the paper's for English to Romanian."""
 
-    embedding_dim: int = size(512, "Size of embeddings, of the encoder's output z, and of what attention compares, f.")
+    embedding_dim: int = size(512, "Size of the embeddings, of the encoder's output z, and of queries and keys, f.")
     units: int = size(512, "Size of the hidden states, d.")
     encoder_layers: int = size(20, "Number of blocks in the encoder.")
     decoder_layers: int = size(20, "Number of blocks in the decoder.")
-    width: int = size(3, "Positions that a convolution sees, k.")
+    width: int = size(3, "Width of the convolutions, k.")
     dropout: float = rate(
-        0.2, "Rate of dropout on the embeddings, on the input of each convolution, and before the logits."
+        0.2, "Rate of dropout on the embeddings, on the input of each convolution, and before the output layer."
     )
-    score: str = text("dot", "How queries and keys are compared: a name that `zoo.layers.scores.get_score` knows.")
+    score: str = text("dot", "Score of queries and keys, a name for `zoo.layers.scores.get_score`.")
     positions: str = choice(
         "learned",
         (*INPUT_POSITIONS, "none"),
-        "At the embeddings: sinusoidal (fairseq_sinusoidal, as fairseq counts them) or learned, which are added, or "
-        "concat (sinusoids) or learned_concat, which are put beside them.",
+        "Kind of positions at the embeddings: sinusoidal (fairseq_sinusoidal as in fairseq), learned, integer or "
+        "integer_normalized, which are added, or concat (sinusoids) or learned_concat, which are concatenated.",
     )
     max_length: int = size(256, MAX_LENGTH)
 

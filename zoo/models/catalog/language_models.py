@@ -1,17 +1,12 @@
-"""Causal language models: their options and their names."""
+"""Causal language models: options and names."""
 
 from dataclasses import dataclass
 from typing import Any
 
 from zoo.errors import InputError
+from zoo.models.shared.attention_options import CAUSAL_SELF_ATTENTIONS, SELF_ATTENTIONS
 from zoo.models.shared.options import LanguageModelOptions
-from zoo.models.shared.transformer_options import (
-    CAUSAL_SELF_ATTENTIONS,
-    MODERN,
-    QWEN,
-    SELF_ATTENTIONS,
-    TransformerOptions,
-)
+from zoo.models.shared.transformer_options import Stack, TransformerOptions
 from zoo.options import choice, count, flag, number, rate, size, text
 from zoo.registry import ModelSpec, Paper, register_model
 
@@ -21,8 +16,8 @@ GPT = Paper(
     "https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf",
 )
 FIRST_PIECE = 3
-"""The first id that may be an ordinary token, after padding, start and end."""
-TIED = "Whether one matrix serves for input and output."
+"""The first id of ordinary tokens, after padding, start and end."""
+TIED = "Whether the input and output layers share one matrix."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,52 +28,62 @@ class CausalLMOptions(TransformerOptions, LanguageModelOptions):
     output_bias: bool = flag(False, "Whether logits have a bias: W_oᵀ h + b_o.")
     parallel_residual: bool = flag(
         False,
-        "Whether both parts of a block read the same activations and are added together, as in GPT-NeoX; with "
-        "`normalize_first`.",
+        "Whether both parts of a block have the same inputs, and the sum of their results is added, as in GPT-NeoX; "
+        "requires `normalize_first`.",
     )
     sandwich_norm: bool = flag(
         False,
-        "Whether what each part of a block returns is normalised, too, before it is added, as in Gemma 2; with "
+        "Whether the result of each part of a block is normalised as well before it is added, as in Gemma 2; requires "
         "`normalize_first`.",
     )
     output_softcap: float = number(
-        0.0, "c, which no logit exceeds, as in Gemma 2: c · tanh(logit / c); 0 for no limit.", minimum=0
+        0.0, "c, the limit of all logits, as in Gemma 2: c · tanh(logit / c); 0 for no limit.", minimum=0
     )
     full_attention_every: int = count(
         0,
-        "n: with a `visibility` each n-th block attends to everything all the same, as each second one of Gemma 2; 0: "
+        "n: each n-th block attends to all positions in spite of `visibility`, as every second block of Gemma 2; 0: "
         "none does.",
     )
     self_attention: str = choice(
         "full",
         (*SELF_ATTENTIONS, *CAUSAL_SELF_ATTENTIONS),
-        f"{TransformerOptions.declared()['self_attention'].meaning} By a state: retention, gated_linear, delta_rule; "
-        "without weights: average, ssru.",
+        f"{TransformerOptions.declared()['self_attention'].meaning} With a recurrent state: retention, "
+        "gated_linear, delta_rule; without attention weights: average, ssru.",
     )
-
     other_ends: str = text(
-        "", "Ids of further tokens that end a text, with commas between them; imported models of chats have some."
+        "", "Ids of further tokens that end a text, separated by commas, such as those of imported chat models."
     )
 
     @property
     def other_end_ids(self) -> tuple[int, ...]:
         """The ids of `other_ends`."""
-        return tuple(int(each) for each in self.other_ends.split(",") if each)
+        return tuple(int(token) for token in self.other_ends.split(",") if token)
+
+    @property
+    def stacks(self) -> dict[str, Stack]:
+        """See `TransformerOptions`."""
+        (stack,) = super().stacks.values()
+        stack = stack._replace(
+            full_attention_every=self.full_attention_every,
+            parallel_residual=self.parallel_residual,
+            sandwich_norm=self.sandwich_norm,
+        )
+        return {"": stack}
 
     def check(self) -> None:
         super().check()
         ends = self.other_ends.split(",") if self.other_ends else []
-        if not all(each.isdecimal() and FIRST_PIECE <= int(each) < self.vocab_size for each in ends):
+        if not all(token.isdecimal() and FIRST_PIECE <= int(token) < self.vocab_size for token in ends):
             raise InputError(
-                f"`other_ends` must be ids from {FIRST_PIECE} to {self.vocab_size - 1} with commas between them. "
+                f"`other_ends` must be ids from {FIRST_PIECE} to {self.vocab_size - 1}, separated by commas. "
                 f"Received: other_ends={self.other_ends!r}."
             )
         for name in ("parallel_residual", "sandwich_norm"):
             if getattr(self, name) and not self.normalize_first:
-                raise InputError(f"`{name}` needs `normalize_first`. Received: {name}=true, normalize_first=false.")
+                raise InputError(f"`{name}` requires `normalize_first`. Received: {name}=true, normalize_first=false.")
         if self.full_attention_every and self.visibility == "full":
             raise InputError(
-                "`full_attention_every` is for a `visibility` such as window. "
+                "`full_attention_every` requires a `visibility` such as window. "
                 f"Received: full_attention_every={self.full_attention_every}, visibility='full'."
             )
         if self.tied_embeddings and self.hidden_dim != self.model_dim:
@@ -89,20 +94,21 @@ class CausalLMOptions(TransformerOptions, LanguageModelOptions):
 class LSTMLanguageModelOptions(LanguageModelOptions):
     """Options of `LSTMLanguageModel`; the defaults are those of the paper's medium model."""
 
-    embedding_dim: int = size(650, "Size of the embeddings; with `tied_embeddings` that of the units.")
+    embedding_dim: int = size(650, "Size of the embeddings; with `tied_embeddings` it must equal `units`.")
     units: int = size(650, "Size of the state of each layer.")
     num_layers: int = size(2, "Number of layers.")
-    dropout: float = rate(0.5, "Rate of dropout on the embeddings, between the layers and before the output.")
+    dropout: float = rate(0.5, "Rate of dropout on the embeddings, between the layers and before the output layer.")
     tied_embeddings: bool = flag(False, TIED)
 
     def check(self) -> None:
         if self.tied_embeddings and self.embedding_dim != self.units:
             raise InputError(
-                "`tied_embeddings` needs `embedding_dim` and `units` of one size. "
+                "`tied_embeddings` requires equal `embedding_dim` and `units`. "
                 f"Received: embedding_dim={self.embedding_dim}, units={self.units}."
             )
 
 
+QWEN = Paper("Qwen3 Technical Report", 2025, "https://arxiv.org/abs/2505.09388")
 RETNET = "https://arxiv.org/abs/2307.08621"
 
 TINY = {"num_layers": 4, "model_dim": 128, "intermediate_dim": 512, "num_heads": 4, "dropout": 0.0}
@@ -121,6 +127,17 @@ GPT2 = {
     "max_length": 1024,
     "start_symbol": False,
 }
+# Section 2 of the Qwen3 report.
+MODERN = {
+    "normalize_first": True,
+    "normalization": "rms_norm",
+    "activation": "silu",
+    "gated": True,
+    "positions": "rotary",
+    "use_bias": False,
+    "qk_norm": True,
+    "num_key_value_heads": 2,
+}
 RETENTION = {"self_attention": "retention", "positions": "rotary", "value_dim": 64, "intermediate_dim": 256}
 
 
@@ -138,22 +155,22 @@ _register_transformer(
 _register_transformer(
     "gpt2",
     GPT,
-    "The paper's smallest model: 12 layers, 12 heads, d 768; 124.4 million weights with its vocabulary. Checkpoints of "
-    "all its sizes are read by training.import_model.",
+    "The smallest model of the paper: 12 layers, 12 heads, d 768; 124.4 million weights with its vocabulary. "
+    "training.import_model reads checkpoints of all sizes.",
     **{**LIKE_GPT, **GPT2},
 )
 _register_transformer(
     "causal_lm_modern",
     QWEN,
-    "causal_lm_tiny as language models are built today: RMS norm, rotary positions, SwiGLU, normalised queries and "
-    "keys, two heads of keys and values. The gate takes a third of what two matrices had.",
+    "causal_lm_tiny with the parts of current language models: RMS norm, rotary positions, SwiGLU, normalised queries "
+    "and keys, two heads of keys and values. Because of the gate, intermediate_dim is a third smaller.",
     **{**TINY, **MODERN, "intermediate_dim": 344},
 )
 _register_transformer(
     "retnet_lm",
     Paper("Retentive Network: A Successor to Transformer for Large Language Models", 2023, RETNET),
-    "Retention in place of attention, with a state of one size: 4 layers, 4 heads, d 128; values of twice that size "
-    "and feed-forward networks of half the usual one, as in the paper's section 3.1.",
+    "Retention instead of attention, with a state of constant size: 4 layers, 4 heads, d 128; values are twice and "
+    "feed-forward networks half as large as usual, as in section 3.1 of the paper.",
     **{**LIKE_GPT, **TINY, **RETENTION},
 )
 register_model(
@@ -161,7 +178,7 @@ register_model(
         name="lstm_lm",
         task="language_model",
         paper=Paper("Recurrent Neural Network Regularization", 2014, "https://arxiv.org/abs/1409.2329"),
-        summary="Two layers of LSTMs with dropout between them and none in time. The paper's medium model has "
+        summary="Two LSTM layers with dropout between layers, not between steps. The medium model of the paper has "
         "embedding_dim 650, units 650, tied_embeddings false.",
         config={"embedding_dim": 256, "units": 256, "tied_embeddings": True},
         model_class="zoo.models.language_models.lstm:LSTMLanguageModel",

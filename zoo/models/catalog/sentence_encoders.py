@@ -1,8 +1,8 @@
-"""Sentence encoders: their options and their names."""
+"""Sentence encoders: options and names."""
 
 from dataclasses import dataclass
 
-from zoo.models.shared.text_encoder_options import TransformerTextEncoderOptions
+from zoo.models.shared.transformer_options import TransformerTextEncoderOptions
 from zoo.options import flag, size
 from zoo.registry import ModelSpec, Paper, register_model
 
@@ -11,8 +11,10 @@ from zoo.registry import ModelSpec, Paper, register_model
 class SentenceEncoderOptions(TransformerTextEncoderOptions):
     """Options of `SentenceEncoder`."""
 
-    normalize: bool = flag(True, "Whether the vectors of texts have length 1, so that products are cosines.")
-    text_length: int = size(512, "Tokens of a text that are read, start and end included; the rest is cut off.")
+    normalize: bool = flag(True, "Whether the vectors of texts have length 1, so that dot products are cosines.")
+    text_length: int = size(
+        512, "Largest number of tokens of a text, start and end included; longer texts are truncated."
+    )
 
 
 register_model(
@@ -22,8 +24,8 @@ register_model(
         paper=Paper(
             "Sentence-BERT: Sentence Embeddings using Siamese BERT-Networks", 2019, "https://arxiv.org/abs/1908.10084"
         ),
-        summary="BERT whose vectors are pooled to one for a text, in the size of MiniLM: 6 layers, 12 heads, d 384. "
-        "Checkpoints of all sizes are read by training.import_model; there is no training of them here.",
+        summary="BERT with pooled vectors, in the size of MiniLM: 6 layers, 12 heads, d 384. training.import_model "
+        "reads checkpoints of all sizes; sentence encoders cannot be trained here.",
         config={
             "num_layers": 6,
             "num_heads": 12,

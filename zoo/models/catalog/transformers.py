@@ -1,20 +1,15 @@
-"""Transformers for sequence to sequence: their options and their names."""
+"""Encoder-decoder Transformers: options and names."""
 
 from dataclasses import dataclass
 from typing import Any
 
 from zoo.models.catalog.convolutional import GEHRING
+from zoo.models.catalog.language_models import MODERN, QWEN
 from zoo.models.catalog.recurrent import BAHDANAU
+from zoo.models.shared.attention_options import CAUSAL_SELF_ATTENTIONS, SELF_ATTENTIONS, VISIBILITIES
 from zoo.models.shared.options import Seq2SeqOptions
-from zoo.models.shared.transformer_options import (
-    CAUSAL_SELF_ATTENTIONS,
-    MAX_LENGTH,
-    MODERN,
-    QWEN,
-    SELF_ATTENTIONS,
-    VISIBILITIES,
-    TransformerOptions,
-)
+from zoo.models.shared.position_options import MAX_LENGTH
+from zoo.models.shared.transformer_options import Stack, TransformerOptions
 from zoo.options import choice, count, flag, size
 from zoo.registry import ModelSpec, Paper, register_model
 
@@ -33,53 +28,52 @@ VASWANI = Paper("Attention Is All You Need", 2017, "https://arxiv.org/abs/1706.0
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderDecoderOptions(TransformerOptions, Seq2SeqOptions):
-    """Options of `Transformer`; the defaults are those of the paper's base model."""
+    """Options of `Transformer`; the defaults are those of the base model of the paper."""
 
     tied_embeddings: str = choice(
         "auto",
         ("auto", "all", "target", "none"),
-        "Which embeddings share a matrix: source, target and output (all), for a shared vocabulary; target and output "
-        "(target); none; or auto: all where the vocabularies are equally large, else target, and none where the output "
-        "is not of the embeddings' size (`concat_projection=false`).",
+        "Layers that share a matrix: source and target embeddings and output (all), for a shared vocabulary; target "
+        "embeddings and output (target); none; or auto: all if the vocabularies have the same size, otherwise target, "
+        "and none with `concat_projection=false`, because the output then has another size than the embeddings.",
     )
     embedding_norm: bool = flag(
-        False, "Whether embeddings are normalised (layer norm) after their positions, as those of BART and mBART."
+        False, "Whether embeddings with their positions are normalised (layer norm), as in BART and mBART."
     )
     output_bias: bool = flag(False, "Whether logits have a bias: W_oᵀ Decoder(Y) + b_o.")
     decoder_layers: int = count(0, "Number of blocks of the decoder; 0: as many as `num_layers`.")
     decoder_self_attention: str = choice(
         "same",
         ("same", *SELF_ATTENTIONS, *CAUSAL_SELF_ATTENTIONS),
-        "What stands in place of `self_attention` in the decoder, if not the same: also a state of one size "
-        "(retention, gated_linear, delta_rule), the mean of what is before (average), or a simple recurrence (ssru).",
+        "Kind of self-attention in the decoder, if it differs from `self_attention`; also with a recurrent state "
+        "(retention, gated_linear, delta_rule), the mean of the previous positions (average), or a simple recurrence "
+        "(ssru).",
     )
     decoder_visibility: str = choice(
         "same",
         ("same", *VISIBILITIES),
-        "What stands in place of `visibility` in the decoder, if not the same: full, with global in the encoder, is "
-        "Longformer's encoder-decoder.",
+        "Visibility in the decoder, if it differs from `visibility`; full, with global in the encoder, is the "
+        "encoder-decoder of Longformer.",
     )
     max_length: int = size(256, MAX_LENGTH)
 
     @property
-    def decoder_kind(self) -> str:
-        """What stands in place of self-attention in the decoder."""
-        return self.self_attention if self.decoder_self_attention == "same" else self.decoder_self_attention
+    def decoder_stack(self) -> Stack:
+        """The blocks of the decoder."""
+        return Stack(
+            self.decoder_layers or self.num_layers,
+            self.self_attention if self.decoder_self_attention == "same" else self.decoder_self_attention,
+            self.visibility if self.decoder_visibility == "same" else self.decoder_visibility,
+        )
 
     @property
-    def decoder_sees(self) -> str:
-        """The `visibility` of the decoder."""
-        return self.visibility if self.decoder_visibility == "same" else self.decoder_visibility
-
-    def visible_to(self) -> dict[str, tuple[str, str]]:
-        """See `TransformerOptions`; the decoder has a pair of its own."""
-        return {**super().visible_to(), "decoder_visibility": (self.decoder_kind, self.decoder_sees)}
+    def stacks(self) -> dict[str, Stack]:
+        """See `TransformerOptions`."""
+        return {**super().stacks, "decoder_": self.decoder_stack}
 
     def check(self) -> None:
-        """See `Options`; `tied_embeddings="auto"` is replaced by what it means for these vocabularies."""
+        """See `Options`; replaces `tied_embeddings="auto"` by its meaning for these vocabularies."""
         super().check()
-        if self.decoder_self_attention != "same":
-            self.check_self_attention("decoder_self_attention")
         grown = self.hidden_dim != self.model_dim
         if grown and self.tied_embeddings in ("all", "target"):
             raise self.untied_only("tied_embeddings", "none")
@@ -109,64 +103,64 @@ _register(
 _register(
     "transformer_small",
     VASWANI,
-    "Transformer of 6+6 layers, d 512, with half the paper's feed-forward size and heads, for corpora of some 100,000 "
-    "sentences; sizes of Wu et al. 2021 (https://arxiv.org/abs/2105.14462).",
+    "Transformer of 6+6 layers, d 512, with half of the feed-forward size and heads of the paper, for corpora of about "
+    "100,000 sentences; sizes of Wu et al. 2021 (https://arxiv.org/abs/2105.14462).",
     **SMALL,
 )
 _register(
     "transformer_base",
     VASWANI,
-    "The paper's base model: 6+6 layers, d 512, 8 heads; 63.1 million weights with a shared vocabulary of 37,000 "
-    "(the paper says 65).",
+    "The base model of the paper: 6+6 layers, d 512, 8 heads; 63.1 million weights with a shared vocabulary of 37,000 "
+    "(65 in the paper).",
     **BASE,
 )
 _register(
     "transformer_big",
     VASWANI,
-    "The paper's big model: 6+6 layers, d 1024, 16 heads; 214.2 million weights with a shared vocabulary of 37,000 "
-    "(the paper says 213).",
+    "The big model of the paper: 6+6 layers, d 1024, 16 heads; 214.2 million weights with a shared vocabulary of "
+    "37,000 (213 in the paper).",
     **BIG,
 )
 _register(
     "transformer_modern",
     QWEN,
-    "transformer_tiny with the parts of today's language models: pre-norm with RMS norm, rotary positions, SwiGLU, "
-    "normalised queries and keys, and two heads of keys and values in the decoder. The gate takes a third of what two "
-    "matrices had.",
+    "transformer_tiny with the parts of current language models: pre-norm with RMS norm, rotary positions, SwiGLU, "
+    "normalised queries and keys, and two heads of keys and values in the decoder. Because of the gate, "
+    "intermediate_dim is a third smaller.",
     **{**TINY, **MODERN, "intermediate_dim": 168},
 )
 _register(
     "dynamic_conv_nmt",
     Paper("Pay Less Attention with Lightweight and Dynamic Convolutions", 2019, "https://arxiv.org/abs/1901.10430"),
-    "transformer_tiny with dynamic convolutions of 3, 7, 15 and 31 positions in place of self-attention. The paper's "
-    "sizes are model_dim 1024, num_heads 16, 7 blocks in the encoder and 6 in the decoder.",
+    "transformer_tiny with dynamic convolutions of 3, 7, 15 and 31 positions instead of self-attention. The sizes of "
+    "the paper are model_dim 1024, num_heads 16, 7 blocks in the encoder and 6 in the decoder.",
     **{**TINY, "self_attention": "dynamic_conv", "kernel_widths": "3,7,15,31"},
 )
 _register(
     "student_tiny",
     KIM,
-    "A student that decodes fast: 6 blocks of a Transformer's encoder, d 128, and 2 of a decoder with SSRUs in place "
-    "of self-attention, so that a step costs the same at any length. With one vocabulary all embeddings are tied.",
+    "A student for fast decoding: 6 encoder blocks, d 128, and 2 decoder blocks with SSRUs instead of self-attention, "
+    "so that the cost of a step does not depend on the length. With one vocabulary all embeddings are tied.",
     **{**TINY, **STUDENT},
 )
 _register(
     "student_base",
     KIM,
-    "student_tiny with the sizes of transformer_base: for teachers of that size and larger ones.",
+    "student_tiny with the sizes of transformer_base, for teachers of this size or larger.",
     **{**BASE, **STUDENT},
 )
 
-# Each of them changes one option.
+# Each of these changes one option.
 _register_variant(
     "additive",
     BAHDANAU,
-    "heads that compare queries and keys by Bahdanau's additive score.",
+    "Bahdanau's additive score in each head.",
     score="additive",
 )
 _register_variant(
     "unscaled",
     Paper("Massive Exploration of Neural Machine Translation Architectures", 2017, "https://arxiv.org/abs/1703.03906"),
-    "dot products that are not divided by √d_k.",
+    "dot products without the scale 1 / √d_k.",
     score="dot",
 )
 _register_variant(
@@ -178,13 +172,13 @@ _register_variant(
 _register_variant(
     "learned_positions",
     GEHRING,
-    "learned position embeddings, a table of max_length rows for each side.",
+    "learned positions, a table of max_length rows for each side.",
     positions="learned",
 )
 _register_variant(
     "concat_positions",
     Paper("Perceiver: General Perception with Iterative Attention", 2021, "https://arxiv.org/abs/2103.03206"),
-    "sinusoids that are concatenated with the embeddings, and not added to them.",
+    "sinusoids that are concatenated with the embeddings instead of added.",
     positions="concat",
 )
 _register_variant(
@@ -200,13 +194,13 @@ _register_variant(
         2022,
         "https://arxiv.org/abs/2108.12409",
     ),
-    "a bias against distance in self-attention, with a slope for each head.",
+    "a bias in self-attention that decreases with the distance, with a slope for each head.",
     positions="alibi",
 )
 _register_variant(
     "relative",
     Paper("Self-Attention with Relative Position Representations", 2018, "https://arxiv.org/abs/1803.02155"),
-    "learned vectors for the distances in self-attention, in keys and values.",
+    "learned vectors for distances in self-attention, added to keys and values.",
     positions="relative",
 )
 _register_variant(
@@ -232,12 +226,12 @@ _register_variant(
         2020,
         "https://arxiv.org/abs/2006.16236",
     ),
-    "linear self-attention, whose steps cost the same at any length.",
+    "linear self-attention; the cost of a decoding step does not depend on the length.",
     self_attention="linear",
 )
 _register_variant(
     "single_head",
     Paper("Are Sixteen Heads Really Better than One?", 2019, "https://arxiv.org/abs/1905.10650"),
-    "a single head in each attention.",
+    "a single head in each attention layer.",
     num_heads=1,
 )

@@ -1,4 +1,4 @@
-"""The interface of every classifier of text, for training and export."""
+"""The base class of the classifiers of text."""
 
 import keras
 

@@ -1,4 +1,4 @@
-"""Convolutions over words, and the largest value of each."""
+"""Convolutions over words with max pooling."""
 
 import keras
 from keras import ops
@@ -12,7 +12,7 @@ from zoo.models.shared.base import build_all
 class CNNClassifier(ClassifierModel):
     """One layer of convolutions of several widths, pooled over time.
 
-    `c_t = [relu(W_h x_{t … t+h−1} + b_h) for each width h]`, around the token t and with zeros beyond the text;
+    `c_t = [relu(W_h x_{t … t+h−1} + b_h) for each width h]`, around the token t and with zeros outside the text;
     `logits = W dropout(max_t c_t) + b`.
 
     Call arguments and results: see `ClassifierModel`.
@@ -29,7 +29,7 @@ class CNNClassifier(ClassifierModel):
         self.convolutions = [self._convolution(width, f"convolution_{width}") for width in self.options.widths]
 
     def embedding_scale(self):
-        return self.embedding_dim, 0.144  # as uniform in [−0.25, 0.25], the paper's choice
+        return self.embedding_dim, 0.144  # that of the uniform distribution in [−0.25, 0.25] of the paper
 
     def _convolution(self, width, name):
         return keras.layers.Conv1D(
@@ -41,6 +41,6 @@ class CNNClassifier(ClassifierModel):
         return self.num_filters * len(self.convolutions)
 
     def encode(self, embedded, mask, training=None):
-        # Zeros, like those beyond both ends of a text that is not padded.
+        # Padding is zero, as outside a text without padding.
         embedded = ops.where(mask[:, :, None], embedded, ops.zeros_like(embedded))
         return ops.concatenate([convolution(embedded) for convolution in self.convolutions], axis=-1)

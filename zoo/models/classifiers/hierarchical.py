@@ -1,4 +1,4 @@
-"""A hierarchical attention network: words make sentences, and sentences the text."""
+"""A hierarchical attention network: sentences of words, and a text of sentences."""
 
 import keras
 from keras import ops
@@ -6,7 +6,7 @@ from keras import ops
 from zoo import layers
 from zoo.models.catalog.classifiers import HierarchicalClassifierOptions
 from zoo.models.classifiers.base import ClassifierModel
-from zoo.models.shared.base import real
+from zoo.models.shared.base import padding_mask
 from zoo.vocabulary import END
 
 
@@ -14,18 +14,17 @@ from zoo.vocabulary import END
 class HierarchicalClassifier(ClassifierModel):
     """Words in sentences, sentences in a text, with attention at both levels.
 
-    For the words t of sentence i: `h_t = [→h_t; ←h_t]`, each direction a GRU that starts afresh in every sentence;
-    `α_it = softmax_t(v · tanh(W h_t + b))` within the sentence; `s_i = Σ_t α_it h_t`. Then the same over sentences:
-    `h_i` a bidirectional GRU over s, `β_i = softmax_i(v' · tanh(W' h_i + b'))`, and the vector of the text
-    `Σ_i β_i h_i`.
+    For the words t of sentence i, `h_t = [→h_t; ←h_t]`, where each direction is a GRU that is reset at every sentence;
+    `α_it = softmax_t(v · tanh(W h_t + b))` within the sentence; `s_i = Σ_t α_it h_t`. Sentences likewise: `h_i` is a
+    bidirectional GRU over s, `β_i = softmax_i(v' · tanh(W' h_i + b'))`, and the vector of the text is `Σ_i β_i h_i`.
 
-    A sentence ends with a token of `sentence_ends`, the last one of several in a row. Which tokens these are is part
-    of the configuration, so that a text falls into the same sentences wherever the model runs. Nothing is dropped and
-    no sentence is cut: what follows the `max_sentences`-th sentence belongs to it.
+    A sentence ends with a token of `sentence_ends`, or the last of several in a row. These tokens are part of the
+    configuration, so that a text has the same sentences wherever the model runs. Sentences are not truncated: all
+    tokens after the `max_sentences`-th sentence belong to it.
 
     Call arguments and results: see `ClassifierModel`. Attention has two layers of one head: within sentences, where row
-    t has the weights of the words of t's sentence, and within the text, where every row is `β_i α_it`, the part that
-    each word has in the text. The sum of a sentence in it is β_i.
+    t contains the weights of the words in t's sentence, and within the text, where every row is `β_i α_it`, whose sum
+    over the words of a sentence is β_i.
 
     Reference:
         Yang et al. 2016, "Hierarchical Attention Networks for Document Classification", section 2.2,
@@ -53,11 +52,11 @@ class HierarchicalClassifier(ClassifierModel):
         return size
 
     def sentences(self, tokens):
-        """Returns the number of each token's sentence from 0 on, int32 [B, S] from [B, S]."""
+        """Returns the index of each token's sentence, int32 [B, S] from tokens [B, S]."""
         end_ids = ops.convert_to_tensor([END, *self.options.end_ids], dtype=tokens.dtype)
         ends = ops.cast(ops.any(ops.equal(tokens[:, :, None], end_ids), axis=-1), "int32")
         following = ops.concatenate([ends[:, 1:], ops.zeros_like(ends[:, :1])], axis=1)
-        last = ends * (1 - following)  # of several ends in a row
+        last = ends * (1 - following)  # the last of several ends in a row
         return ops.minimum(ops.cumsum(last, axis=1) - last, self.max_sentences - 1)
 
     def represent(self, tokens, training=None):
@@ -65,26 +64,26 @@ class HierarchicalClassifier(ClassifierModel):
 
     def _encode_words(self, tokens, sentences, training=None):
         embedded = self.embed(tokens, training)
-        return self.word_encoder(embedded, mask=real(tokens), segments=sentences, training=training)
+        return self.word_encoder(embedded, mask=padding_mask(tokens), segments=sentences, training=training)
 
-    def _read(self, tokens, training=None):
-        """Returns the vectors of the sentences, which of them there are, and α: [B, L, D], [B, L] and [B, L, S]."""
+    def _encode_sentences(self, tokens, training=None):
+        """Returns the vectors of the sentences [B, L, D], their mask [B, L] and α [B, L, S]."""
         sentences = self.sentences(tokens)
         words = self._encode_words(tokens, sentences, training)
-        mask = self.pooling_dropout_layer(real(tokens), training=training)
+        mask = self.pooling_dropout_layer(padding_mask(tokens), training=training)
         pooled, weights = self.sentence_pooling(words, sentences, mask=mask, return_attention_scores=True)
         present = ops.any(weights > 0, axis=-1)
         return self.sentence_encoder(pooled, mask=present, training=training), present, weights
 
     def call(self, inputs, training=None):
-        encoded, present, _ = self._read(inputs["tokens"], training)
+        encoded, present, _ = self._encode_sentences(inputs["tokens"], training)
         pooled = self.pooling_layer(encoded, mask=present)
         return self.output_dense(self.dropout_layer(pooled, training=training))
 
     def attention(self, tokens):
-        encoded, present, within = self._read(tokens)
-        _, of_sentences = self.pooling_layer(encoded, mask=present, return_attention_scores=True)  # [B, 1, L]
-        own = ops.one_hot(self.sentences(tokens), self.max_sentences, dtype=within.dtype)  # [B, S, L]
-        rows = ops.cast(real(tokens), within.dtype)[:, :, None]
-        by_level = [rows * ops.matmul(own, within), rows * ops.matmul(of_sentences, within)]
-        return ops.stack(by_level, axis=1)[:, :, None]  # [B, 2 layers, 1 head, S, S]
+        encoded, present, word_weights = self._encode_sentences(tokens)
+        _, sentence_weights = self.pooling_layer(encoded, mask=present, return_attention_scores=True)  # [B, 1, L]
+        own = ops.one_hot(self.sentences(tokens), self.max_sentences, dtype=word_weights.dtype)  # [B, S, L]
+        rows = ops.cast(padding_mask(tokens), word_weights.dtype)[:, :, None]
+        levels = [rows * ops.matmul(own, word_weights), rows * ops.matmul(sentence_weights, word_weights)]
+        return ops.stack(levels, axis=1)[:, :, None]  # [B, 2 layers, 1 head, S, S]

@@ -1,21 +1,21 @@
-"""One layer of self-attention with a single head, pooled."""
+"""One layer of self-attention with a single head and pooling."""
 
 import keras
 
 from zoo.models.catalog.classifiers import SelfAttentionClassifierOptions
 from zoo.models.classifiers.base import ClassifierModel
-from zoo.models.shared.base import build_all, real
+from zoo.models.shared.base import build_all, padding_mask
 from zoo.models.shared.transformer_layers import TransformerLayers
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class SelfAttentionClassifier(ClassifierModel):
-    """The smallest model that reads a word in its context: one self-attention layer with one head.
+    """The smallest model that reads words in context: one self-attention layer with one head.
 
-    `c = x + attention(x)`, `h = relu(W c + b)`, `logits = V max_t h_t + d`. A feature of `h` can represent a
-    word together with the cue that it attends to; without the nonlinearity a mean over the tokens would sum words and
-    cues separately, and lose which belong together. `x = √D · E + P`, without `scale_embeddings` `E + P`, or `[E; P]`;
-    without `output_projection`, `attention(x) = softmax(Q Kᵀ / √d_k) V`.
+    `c = x + attention(x)`, `h = relu(W c + b)`, `logits = V max_t h_t + d`. A feature of `h` can represent a word
+    together with the cue that it attends to; without the nonlinearity, a mean over the tokens would sum words and cues
+    independently. `x = √D · E + P`, or `E + P` without `scale_embeddings`, or `[E; P]`; without `output_projection`,
+    `attention(x) = softmax(Q Kᵀ / √d_k) V`.
 
     Call arguments and results: see `ClassifierModel`; attention has one layer and one head.
 
@@ -24,7 +24,6 @@ class SelfAttentionClassifier(ClassifierModel):
     """
 
     attends = True
-
     options_class = SelfAttentionClassifierOptions
 
     def __init__(self, *arguments, **options):
@@ -47,7 +46,7 @@ class SelfAttentionClassifier(ClassifierModel):
         return self.options.hidden_dim
 
     def _attend(self, embedded, mask, training=None, return_attention_scores=False):
-        """Returns the embeddings with their positions, the attended ones, and if asked for the weights."""
+        """Returns the inputs of the attention, its results, and its weights if requested."""
         inputs = self.input_positions(embedded * self.options.embedding_factor)
         attended = self.attention_layer(
             inputs,
@@ -64,5 +63,5 @@ class SelfAttentionClassifier(ClassifierModel):
         return self.hidden_dense(inputs + self.dropout_layer(attended, training=training))
 
     def attention(self, tokens):
-        _, _, weights = self._attend(self.embed(tokens), real(tokens), return_attention_scores=True)
+        _, _, weights = self._attend(self.embed(tokens), padding_mask(tokens), return_attention_scores=True)
         return weights[:, None]  # [B, 1 layer, 1 head, S, S]

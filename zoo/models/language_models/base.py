@@ -1,4 +1,4 @@
-"""The interface of every causal language model, for training, decoding and export."""
+"""The base class of the causal language models."""
 
 from keras import ops
 
@@ -8,7 +8,7 @@ from zoo.models.shared.base import ZooModel
 class LanguageModel(ZooModel):
     """Base of the causal language models.
 
-    A model predicts each token from those before it, either all at once or one step after another. Ids are int32,
+    A model predicts each token from the previous ones, either for all positions at once or step by step. Ids are int32,
     padded with 0 at the end; every row begins with the start token, unless the model has no `start_symbol`.
 
     Call arguments:
@@ -19,9 +19,9 @@ class LanguageModel(ZooModel):
         Logits [B, T, V]: position t predicts the token after the first t + 1.
 
     Attributes:
-        attention_kinds: The keys of what `attentions` returns.
+        attention_kinds: The keys of the result of `attentions`.
         start_symbol: Whether a text begins with the start token.
-        other_end_ids: Further tokens that end a text; in answers they are the end.
+        other_end_ids: Further tokens that end a text; decoding replaces them by the end token.
         can_rewind: Whether `read`, `decode_steps` and `rewind` are available, for prompts and speculative decoding.
     """
 
@@ -32,32 +32,36 @@ class LanguageModel(ZooModel):
     can_rewind = False
 
     def represent(self, tokens):
-        """Returns the vectors of tokens [B, T] that know those before them, [B, T, D]."""
+        """Returns contextual vectors [B, T, D] of tokens [B, T]."""
         raise NotImplementedError
 
     def embed(self, tokens):
-        """Returns the vectors of tokens [B, T] that know no context, [B, T, E]."""
+        """Returns the embeddings [B, T, E] of tokens [B, T], without context."""
         return self.embedding(tokens)
 
     def attentions(self, tokens):
-        """Returns the weights of each kind of attention that the model has, a dict: `decoder` or nothing.
+        """Returns the weights of each kind of attention in the model, a dict: `decoder` or nothing.
 
         `decoder` is [B, layers, heads, T, T]: row t is the attention that predicts the token after position t.
         """
         return {}
 
     def initial_state(self, batch_size, max_length=None):
-        """Returns the decoding state before the first step: nested tensors, batch first, or scalars.
+        """Returns the decoding state before the first step: nested tensors with the batch first, or scalars.
 
-        The batch size may be a scalar tensor. At most `max_length` steps follow, `None` where tensors of the state may
-        grow from step to step.
+        Args:
+            batch_size: B, an integer or a scalar tensor.
+            max_length: Largest number of steps; `None` if tensors of the state may grow from step to step.
         """
         raise NotImplementedError
 
     def prefill(self, tokens, state):
-        """Reads the same number of tokens of each row at once, [B, T], none of them padding.
+        """Reads several tokens of each row at once.
 
-        For rows of different lengths that is the length of the shortest one; `decode_step` reads the rest.
+        Args:
+            tokens: [B, T] without padding: of rows of different lengths, as many as the shortest one has. `decode_step`
+                reads the others.
+            state: The state before them.
 
         Returns:
             Logits [B, V] for the token after them, and the new state.
@@ -81,5 +85,5 @@ class LanguageModel(ZooModel):
         raise NotImplementedError
 
     def decode_step(self, last, state):
-        """Returns logits [B, V] for the token after the last one of each row, [B], and the new state."""
+        """Reads one token of each row, [B]; returns logits [B, V] for the next token, and the new state."""
         return self.prefill(ops.expand_dims(last, 1), state)

@@ -12,20 +12,20 @@ from zoo.models.shared.base import build_all
 from zoo.models.shared.embeddings import ReversibleEmbedding, make_output, to_logits
 from zoo.models.shared.transformer_layers import TransformerLayers, decoding_cache, run_encoder_blocks
 
-# So small that a new model with tied embeddings does not expect every token to be followed by itself.
+# Small, so that a new model with tied embeddings does not predict that each token is followed by itself.
 EMBEDDING_STDDEV = 0.02
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class CausalLM(LanguageModel):
-    """Transformer that predicts each token from those before it.
+    """Transformer that predicts each token from the previous ones.
 
-    The last map of each part of a block begins `√(2 · num_layers)` times smaller than usual, so that the sum of them
-    begins with the same variance at any depth.
+    The last projection of each part of a block is initialised `√(2 · num_layers)` times smaller than usual, so that the
+    variance of their sum does not depend on the depth.
 
-    `p = softmax(W_oᵀ h + b_o)`; W_o is the transposed table of the embeddings where they are tied; b_o is there with
-    `output_bias`. With an `output_softcap` c the logits are `c · tanh(z / c)` of these, in float32 or wider. Embeddings
-    enter as `√D · E + P`, without `scale_embeddings` as `E + P`, or concatenated, `[E; P]`.
+    `p = softmax(z)` with logits `z = W_oᵀ h + b_o`; W_o is the transposed table of tied embeddings, and b_o requires
+    `output_bias`. With an `output_softcap` c the logits are `c · tanh(z / c)`, in float32 or wider. The inputs of the
+    first block are `√D · E + P`, or `E + P` without `scale_embeddings`, or concatenated, `[E; P]`.
 
     Call arguments and results: see `LanguageModel`.
 
@@ -76,10 +76,10 @@ class CausalLM(LanguageModel):
         self.built = True
 
     def _shrink_residuals(self):
-        """Divides the initial random terms of the residual sum by the root of their number."""
+        """Divides the last projections of all parts by the square root of the number of parts."""
         for block in self.blocks:
             for part in (block.attention, block.feed_forward):
-                if part.output_dense is not None:  # heads without W_o, and SSRUs
+                if part.output_dense is not None:  # `None` in SSRUs and without W_o
                     kernel = part.output_dense.kernel
                     kernel.assign(kernel / (2 * self.num_layers) ** 0.5)
 
@@ -97,9 +97,9 @@ class CausalLM(LanguageModel):
         logits = ops.cast(logits, backend.result_type(logits.dtype, "float32"))
         return self.output_softcap * ops.tanh(logits / self.output_softcap)
 
-    def _read(self, tokens, training=None, return_attention_scores=False):
-        """Returns the vectors of the tokens, [B, T, D], and the weights of each block, if asked for."""
-        # Padding is at the end, where no real token sees it.
+    def _run(self, tokens, training=None, return_attention_scores=False):
+        """Returns the vectors of the tokens, [B, T, D], and the weights of each block if requested."""
+        # No mask for padding, which is at the end: with a causal mask, no real token attends to it.
         return run_encoder_blocks(
             self.blocks,
             self._embed(tokens, training),
@@ -110,13 +110,13 @@ class CausalLM(LanguageModel):
         )
 
     def call(self, inputs, training=None):
-        return self._logits(self._read(inputs["tokens"], training)[0])
+        return self._logits(self._run(inputs["tokens"], training)[0])
 
     def represent(self, tokens):
-        return self._read(tokens)[0]
+        return self._run(tokens)[0]
 
     def attentions(self, tokens):
-        return {"decoder": ops.stack(self._read(tokens, return_attention_scores=True)[1], axis=1)}
+        return {"decoder": ops.stack(self._run(tokens, return_attention_scores=True)[1], axis=1)}
 
     def initial_state(self, batch_size, max_length=None):
         return {

@@ -11,12 +11,12 @@ from zoo.models.shared.base import build_all
 from zoo.models.shared.embeddings import ReversibleEmbedding
 
 EMBEDDING_STDDEV = 0.15
-"""Standard deviation of the first embeddings. Keras' 0.03 is lost among the states, and too little for logits."""
+"""Initial standard deviation of the embeddings. That of Keras, 0.03, is too small beside states, and for logits."""
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class LSTMLanguageModel(LanguageModel):
-    """Stacked LSTMs with dropout between the layers, and none between the steps.
+    """Stacked LSTMs with dropout between layers, not between steps.
 
     Call arguments and results: see `LanguageModel`.
 
@@ -48,21 +48,21 @@ class LSTMLanguageModel(LanguageModel):
         build_all([*self.recurrent_layers[1:], self.output_dense], (None, None, self.units))
         self.built = True
 
-    def _read(self, tokens, states, training=None):
+    def _run(self, tokens, states, training=None):
         """Returns the outputs of the top layer, [B, T, units], and the new states."""
-        hidden, read = self.embedding(tokens), []
+        hidden, new_states = self.embedding(tokens), []
         for layer, state in zip(self.recurrent_layers, states, strict=True):
             dropped = self.dropout_layer(hidden, training=training)
             hidden, *state = layer(dropped, initial_state=state, training=training)
-            read.append(state)
-        return self.dropout_layer(hidden, training=training), read
+            new_states.append(state)
+        return self.dropout_layer(hidden, training=training), new_states
 
     def _logits(self, hidden):
         return self.embedding(hidden, reverse=True) if self.output_dense is None else self.output_dense(hidden)
 
     def represent(self, tokens, training=None):
         states = self.initial_state(ops.shape(tokens)[0])
-        return self._read(tokens, states["layers"], training)[0]
+        return self._run(tokens, states["layers"], training)[0]
 
     def call(self, inputs, training=None):
         return self._logits(self.represent(inputs["tokens"], training))
@@ -74,5 +74,5 @@ class LSTMLanguageModel(LanguageModel):
         return {"layers": [[zeros(), zeros()] for _ in range(self.num_layers)]}
 
     def prefill(self, tokens, state):
-        hidden, states = self._read(tokens, state["layers"])
+        hidden, states = self._run(tokens, state["layers"])
         return self._logits(hidden[:, -1]), {"layers": states}

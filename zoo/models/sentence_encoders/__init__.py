@@ -1,1 +1,1 @@
-"""Sentence encoders: one vector for a text, near those of texts that mean the same."""
+"""Sentence encoders: texts with the same meaning have similar vectors."""

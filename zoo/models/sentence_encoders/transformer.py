@@ -1,17 +1,17 @@
-"""A Transformer encoder whose vectors are those of sentences."""
+"""A Transformer encoder for vectors of sentences."""
 
 import keras
 from keras import ops
 
 from zoo.models.catalog.sentence_encoders import SentenceEncoderOptions
-from zoo.models.shared.transformer_text_encoder import TransformerTextEncoder
+from zoo.models.shared.text_encoder import TransformerTextEncoder
 
-_SHORTEST = 1e-12
+_MIN_LENGTH = 1e-12
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class SentenceEncoder(TransformerTextEncoder):
-    """Encoder of a Transformer whose vectors are pooled to one for a text; see `TransformerTextEncoder`.
+    """Transformer encoder with one vector for a text, see `TransformerTextEncoder`.
 
     With `normalize`, `v = u / max(|u|, 10⁻¹²)`.
 
@@ -20,7 +20,7 @@ class SentenceEncoder(TransformerTextEncoder):
         training: Whether dropout is active.
 
     Returns:
-        [B, D], or with a `projection_dim` of that size.
+        [B, D], or [B, `projection_dim`].
 
     Reference:
         Reimers and Gurevych 2019, "Sentence-BERT", section 3, https://arxiv.org/abs/1908.10084
@@ -36,6 +36,6 @@ class SentenceEncoder(TransformerTextEncoder):
         vectors = self.summarize(inputs["tokens"], training=training)
         if not self.normalize:
             return vectors
-        wide = ops.cast(vectors, "float32")
-        lengths = ops.sqrt(ops.sum(ops.square(wide), axis=-1, keepdims=True))
-        return ops.cast(wide / ops.maximum(lengths, _SHORTEST), vectors.dtype)
+        exact = ops.cast(vectors, "float32")
+        lengths = ops.sqrt(ops.sum(ops.square(exact), axis=-1, keepdims=True))
+        return ops.cast(exact / ops.maximum(lengths, _MIN_LENGTH), vectors.dtype)

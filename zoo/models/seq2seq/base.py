@@ -1,4 +1,4 @@
-"""The interface of every sequence-to-sequence model, for training, decoding and export."""
+"""The base class of the sequence-to-sequence models."""
 
 from zoo.errors import InputError
 from zoo.models.shared.base import ZooModel
@@ -7,8 +7,8 @@ from zoo.models.shared.base import ZooModel
 class Seq2SeqModel(ZooModel):
     """Base of the sequence-to-sequence models.
 
-    A model encodes source ids into a memory once, and from it predicts target ids, either all at once (teacher forcing)
-    or one step after another. Ids are int32, padded with 0 at the end.
+    A model encodes source ids into a memory, from which it predicts target ids, either all at once (teacher forcing) or
+    step by step. Ids are int32, padded with 0 at the end.
 
     Call arguments:
         inputs: `source` [B, S] and `target` [B, T], a pair or a dict; the target starts with the start token.
@@ -31,7 +31,7 @@ class Seq2SeqModel(ZooModel):
 
     @property
     def attention_kinds(self):
-        """The keys of what `attentions` returns."""
+        """The keys of the result of `attentions`."""
         return ("cross",) if self.attends else ()
 
     def encode(self, source, training=None):
@@ -41,23 +41,34 @@ class Seq2SeqModel(ZooModel):
     def decode(self, target, memory, training=None):
         """Returns logits [B, T, V] and attention weights [B, layers, heads, T, S] under teacher forcing.
 
-        The weights are `None` where the model does not attend.
+        The weights are `None` if the model has no attention.
         """
         raise NotImplementedError
 
     def initial_state(self, memory, max_length=None, sharing=1):
-        """Returns the decoding state before the first step: nested tensors, batch first, or scalars.
+        """Returns the decoding state before the first step: nested tensors with the batch first, or scalars.
 
-        At most `max_length` steps follow, `None` where tensors of the state may grow from step to step. The rows that
-        share a row of the memory, `sharing` of them, are adjacent.
+        Args:
+            memory: Result of `encode`.
+            max_length: Largest number of steps; `None` if tensors of the state may grow from step to step.
+            sharing: Number of adjacent rows of the state that share a row of the memory, such as beams.
         """
         raise NotImplementedError
 
     def decode_step(self, last, state, memory, sharing=1, return_attention_scores=False, readout=None):
-        """Returns logits [B, V] for the next token, if asked for the attention [B, layers, heads, S], and the state.
+        """Computes one step of decoding.
 
-        The last tokens are [B]; the state is from `initial_state` or the step before, and the memory from `encode`.
-        With a `readout`, from the method of that name, logits are those of its tokens alone, [B, C].
+        Args:
+            last: The previous target tokens, [B].
+            state: Result of `initial_state` or of the previous step.
+            memory: Result of `encode`.
+            sharing: As in `initial_state`.
+            return_attention_scores: Whether to return the attention weights.
+            readout: Result of the method `readout`, to compute only the logits of its tokens.
+
+        Returns:
+            Logits [B, V] for the next token, or [B, C] with a `readout`; with `return_attention_scores` attention
+            weights [B, layers, heads, S]; and the new state.
         """
         raise NotImplementedError
 
@@ -74,27 +85,27 @@ class Seq2SeqModel(ZooModel):
         raise NotImplementedError
 
     def readout(self, tokens):
-        """Returns what `decode_step` needs to give the logits of some target tokens, int32 [C], and of no others.
+        """Returns an output layer for some target tokens, int32 [C], an argument of `decode_step`.
 
         Raises:
-            InputError: If the model's logits cannot be had one by one.
+            InputError: If the model can only compute the logits of all tokens.
         """
-        raise InputError(f"{type(self).__name__} gives the logits of all tokens or none: it takes no shortlist.")
+        raise InputError(f"{type(self).__name__} computes the logits of all tokens: it does not support shortlists.")
 
     def call(self, inputs, training=None):
         memory = self.encode(inputs["source"], training=training)
         return self.decode(inputs["target"], memory, training=training)[0]
 
     def represent(self, source):
-        """Returns the contextual vectors of a source [B, S], [B, S, D]; those of padding may be anything."""
+        """Returns the contextual vectors [B, S, D] of a source [B, S]; those of padding are arbitrary."""
         raise NotImplementedError
 
     def embed(self, source):
-        """Returns the vectors of a source [B, S] that know no context, [B, S, E]."""
+        """Returns the embeddings [B, S, E] of a source [B, S], without context."""
         return self.source_embedding(source)
 
     def attentions(self, source, target):
-        """Returns the weights of each kind of attention that the model has, a dict; see `attention`.
+        """Returns the weights of each kind of attention in the model, a dict; see `attention`.
 
         `cross` is [B, layers, heads, T, S]; those of self-attention, `encoder` and `decoder`, are
         [B, layers, heads, S, S] and [B, layers, heads, T, T].
@@ -104,11 +115,11 @@ class Seq2SeqModel(ZooModel):
     def attention(self, source, target):
         """Returns the cross-attention weights [B, layers, heads, T, S]; padding has weight 0.
 
-        The target begins with the start token: row t is the attention that predicts its successor.
+        The target begins with the start token: row t is the attention that predicts the token after position t.
 
         Raises:
-            InputError: If the model does not attend.
+            InputError: If the model has no attention.
         """
         if not self.attends:
-            raise InputError(f"{type(self).__name__} has no attention. `rnnsearch` is a model like it that has.")
+            raise InputError(f"{type(self).__name__} has no attention. `rnnsearch` is a similar model with attention.")
         return self.decode(target, self.encode(source))[1]

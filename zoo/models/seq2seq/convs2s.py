@@ -1,4 +1,4 @@
-"""Convolutional sequence to sequence."""
+"""The convolutional encoder-decoder."""
 
 import keras
 from keras import ops
@@ -7,7 +7,7 @@ from zoo import layers
 from zoo.layers.core.dropout import Dropout
 from zoo.models.catalog.convolutional import ConvS2SOptions
 from zoo.models.seq2seq.base import Seq2SeqModel
-from zoo.models.shared.base import build_all, real
+from zoo.models.shared.base import build_all, padding_mask
 from zoo.models.shared.embeddings import readout_of
 from zoo.models.shared.positions import InputPositions
 from zoo.models.shared.scores import model_score
@@ -20,10 +20,10 @@ class ConvS2S(Seq2SeqModel):
 
     Encoder: `h⁰ = W_e e + b_e`, `hˡ = block(hˡ⁻¹)`, `z = W_z h + b_z`, where e are the embeddings with their positions.
     Decoder: likewise from the embeddings g of the target, with causal convolutions, and in each block attention with
-    keys z and values z + e. Logits `W_o (W h + b) + b_o`. The blocks are those of `GatedConvolutionBlock`.
+    keys z and values z + e. Logits `W_o (W h + b) + b_o`. A block is a `GatedConvolutionBlock`.
 
-    A step sees, in each layer, the last `width` inputs: these are the state of decoding. The gradient of the encoder is
-    divided by the number of layers that attend to it; the source embeddings in the values have theirs whole.
+    The decoding state contains the last `width` inputs of each layer. The gradient of the encoder is divided by the
+    number of layers that attend to it; that of the source embeddings in the values is not.
 
     Unlike in the paper, weights are not normalised, and all layers have the same number of units.
 
@@ -43,15 +43,15 @@ class ConvS2S(Seq2SeqModel):
             InputPositions(self.positions, self.max_length, dtype=self.dtype_policy, name=f"{side}_positions")
             for side in ("source", "target")
         )
-        self.encoder_input = self._dense(self.units, "encoder_input", dropped=True)
+        self.encoder_input = self._dense(self.units, "encoder_input", after_dropout=True)
         self.encoder_blocks = [self._block("encoder", index, "same") for index in range(self.encoder_layers)]
         self.encoder_output = self._dense(self.embedding_dim, "encoder_output")
-        self.decoder_input = self._dense(self.units, "decoder_input", dropped=True)
+        self.decoder_input = self._dense(self.units, "decoder_input", after_dropout=True)
         self.decoder_blocks = [
             self._block("decoder", index, "causal", self._attention()) for index in range(self.decoder_layers)
         ]
         self.decoder_output = self._dense(self.embedding_dim, "decoder_output")
-        self.output_dense = self._dense(self.target_vocab_size, "output", dropped=True)
+        self.output_dense = self._dense(self.target_vocab_size, "output", after_dropout=True)
         self.dropout_layer = Dropout(self.dropout, dtype=self.dtype_policy, name="dropout")
 
     def _embedding(self, size, name):
@@ -60,9 +60,9 @@ class ConvS2S(Seq2SeqModel):
             size, self.embedding_dim, embeddings_initializer=initializer, dtype=self.dtype_policy, name=name
         )
 
-    def _dense(self, size, name, dropped=False):
-        # Section 3.5: outputs have the variance of the inputs, which dropout has divided by its rate of keeping.
-        scale = 1.0 - self.dropout if dropped else 1.0
+    def _dense(self, size, name, after_dropout=False):
+        # Section 3.5: outputs have the variance of the inputs, which dropout has divided by 1 − rate.
+        scale = 1.0 - self.dropout if after_dropout else 1.0
         initializer = keras.initializers.VarianceScaling(scale, "fan_in", "untruncated_normal")
         return keras.layers.Dense(size, kernel_initializer=initializer, dtype=self.dtype_policy, name=name)
 
@@ -86,21 +86,21 @@ class ConvS2S(Seq2SeqModel):
         self.built = True
 
     def encode(self, source, training=None):
-        hidden, embedded = self._read(source, training)
+        hidden, embedded = self._run_encoder(source, training)
         hidden = _scale_gradient(hidden, 1.0 / self.decoder_layers)
-        layers_memory = [block.project_memory(hidden, embedded) for block in self.decoder_blocks]
-        return {"mask": real(source), "layers": layers_memory}
+        projected = [block.project_memory(hidden, embedded) for block in self.decoder_blocks]
+        return {"mask": padding_mask(source), "layers": projected}
 
-    def _read(self, source, training=None):
+    def _run_encoder(self, source, training=None):
         """Returns the outputs of the encoder and the embeddings with their positions, each [B, S, E]."""
         embedded = self.dropout_layer(self.source_positions(self.source_embedding(source)), training=training)
         hidden = self.encoder_input(embedded)
         for block in self.encoder_blocks:
-            hidden = block(hidden, mask=real(source), training=training)
+            hidden = block(hidden, mask=padding_mask(source), training=training)
         return self.encoder_output(hidden), embedded
 
     def represent(self, source):
-        return self._read(source)[0]
+        return self._run_encoder(source)[0]
 
     def _embed(self, target, training=None, start_index=0):
         embedded = self.target_positions(self.target_embedding(target), start_index=start_index)
@@ -113,7 +113,7 @@ class ConvS2S(Seq2SeqModel):
         return (readout or self.output_dense)(self.dropout_layer(self.decoder_output(hidden), training=training))
 
     def decode(self, target, memory, training=None):
-        mask = real(target)
+        mask = padding_mask(target)
         embedded = self._embed(target, training)
         hidden, weights = self.decoder_input(embedded), []
         for block, projected in zip(self.decoder_blocks, memory["layers"], strict=True):
@@ -151,12 +151,12 @@ class ConvS2S(Seq2SeqModel):
             )
             caches.append(cache)
             weights += scores
-        weights = [ops.stack(weights, axis=1)] if return_attention_scores else []  # one head, and one position
+        weights = [ops.stack(weights, axis=1)] if return_attention_scores else []  # the axis of T = 1 is that of heads
         logits = ops.squeeze(self._logits(hidden, readout=readout), 1)
         return logits, *weights, {"index": state["index"] + 1, "caches": caches}
 
 
 def _scale_gradient(tensor, scale):
-    """Returns `tensor` as it is, with a gradient `scale` times as large (section 3.4)."""
-    fixed = ops.stop_gradient(tensor)
-    return fixed + scale * (tensor - fixed)
+    """Returns the tensor, with a gradient multiplied by `scale` (section 3.4)."""
+    constant = ops.stop_gradient(tensor)
+    return constant + scale * (tensor - constant)

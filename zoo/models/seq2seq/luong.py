@@ -5,9 +5,9 @@ from keras import ops
 
 from zoo import layers
 from zoo.models.catalog.recurrent import LuongOptions
-from zoo.models.seq2seq.recurrent_base import NUM_STATES, RecurrentSeq2SeqModel, projected
+from zoo.models.seq2seq.recurrent_base import NUM_STATES, RecurrentSeq2SeqModel, keys_and_values
 from zoo.models.seq2seq.recurrent_layers import MaskedInputCell
-from zoo.models.shared.base import real
+from zoo.models.shared.base import padding_mask
 from zoo.row_selection import repeat_rows
 
 ALIGNMENTS = {"local_m": "monotonic", "local_p": "predictive"}
@@ -15,14 +15,14 @@ ALIGNMENTS = {"local_m": "monotonic", "local_p": "predictive"}
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class Luong(RecurrentSeq2SeqModel):
-    """Recurrent encoder-decoder that attends with the decoder's new state.
+    """Recurrent encoder-decoder whose query is the decoder's new state.
 
     `h̄` are the states of the encoder's top layer; `s_t = LSTM([E y_{t−1}; h̃_{t−1}], s_{t−1})`; `c_t = attend(s_t)` over
-    h̄; `h̃_t = tanh(W_c [c_t; s_t])`, as large as a state, or as an embedding if these are tied; logits `W_s h̃_t`. Both
-    sides have stacks of layers, and the decoder's start from the final states of the encoder's.
+    h̄; `h̃_t = tanh(W_c [c_t; s_t])`, of the size of a state, or of an embedding if these are tied; logits `W_s h̃_t`.
+    Both sides are stacks of layers; the initial states of the decoder are the final states of the encoder.
 
-    Dropout acts on embeddings, between the layers, on h̄ and on h̃ before the logits. Between the decoder's layers it
-    drops the same units at all steps of a sentence, because its loop draws nothing.
+    Dropout acts on embeddings, between the layers, on h̄ and on h̃ before the output layer. Between the decoder's layers
+    it drops the same units at all steps of a sentence, because the loop has no random operations.
 
     Call arguments and results: see `Seq2SeqModel`; attention has one layer and one head.
 
@@ -32,7 +32,7 @@ class Luong(RecurrentSeq2SeqModel):
     """
 
     options_class = LuongOptions
-    embedding_stddev = 0.3  # what is multiplied by them for the logits, h̃, is within ±1
+    embedding_stddev = 0.3  # for logits of h̃, which is within ±1
 
     def __init__(self, *arguments, **options):
         super().__init__(*arguments, **options)
@@ -71,7 +71,7 @@ class Luong(RecurrentSeq2SeqModel):
         self.built = True
 
     def encode(self, source, training=None):
-        mask = real(source)
+        mask = padding_mask(source)
         embedded = self._embed(self.source_embedding, source, training)
         annotations, start = self.encoder(embedded, mask=mask, return_state=True, training=training)
         if self.start is not None:
@@ -83,7 +83,7 @@ class Luong(RecurrentSeq2SeqModel):
         return self.encode(source)["value"]
 
     def _cell_states(self, memory, training=None):
-        """Returns the states of the decoder's cells before the first step, with the masks of dropout among them."""
+        """Returns the initial states of the decoder's cells, including their dropout masks."""
         states, count = memory["start"], NUM_STATES[self.cell_type]
         ones = ops.ones_like(states[0])
         masked = list(states[:count])
@@ -91,10 +91,10 @@ class Luong(RecurrentSeq2SeqModel):
             masked += [*states[first : first + count], self.dropout_layer(ones, training=training)]
         return masked
 
-    def _run(self, target, memory, training=None, **options):
+    def _run_decoder(self, target, memory, training=None, **options):
         return self.decoder(
             self._embed(self.target_embedding, target, training),
-            projected(memory),
+            keys_and_values(memory),
             initial_state=self._cell_states(memory, training),
             memory_mask=memory["mask"],
             training=training,
@@ -102,13 +102,13 @@ class Luong(RecurrentSeq2SeqModel):
         )
 
     def call(self, inputs, training=None):
-        # Training needs no weights, which would make the output of each step longer.
+        # Training does not require the weights, which would be an output of each step.
         memory = self.encode(inputs["source"], training=training)
-        return self._output(self._run(inputs["target"], memory, training), training)
+        return self._output(self._run_decoder(inputs["target"], memory, training), training)
 
     def decode(self, target, memory, training=None):
-        hidden, weights = self._run(target, memory, training, return_attention_scores=True)
-        weights = ops.where(real(target)[:, :, None], weights, ops.zeros_like(weights))
+        hidden, weights = self._run_decoder(target, memory, training, return_attention_scores=True)
+        weights = ops.where(padding_mask(target)[:, :, None], weights, ops.zeros_like(weights))
         return self._output(hidden, training), weights[:, None, None]  # [B, 1 layer, 1 head, T, S]
 
     def initial_state(self, memory, max_length=None, sharing=1):
@@ -119,7 +119,7 @@ class Luong(RecurrentSeq2SeqModel):
         hidden, weights, states = self.cell.advance(
             self.target_embedding(last),
             state["inner"],
-            projected(memory),
+            keys_and_values(memory),
             memory["mask"],
             return_attention_scores=return_attention_scores,
             sharing=sharing,

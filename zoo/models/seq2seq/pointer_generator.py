@@ -1,4 +1,4 @@
-"""The pointer-generator: a decoder that writes tokens of its vocabulary or copies those of its source."""
+"""The pointer-generator, a decoder that generates tokens of its vocabulary or copies tokens of the source."""
 
 import keras
 from keras import ops
@@ -8,8 +8,8 @@ from zoo.models.seq2seq.base import Seq2SeqModel
 from zoo.models.seq2seq.rnnsearch import RNNSearch
 from zoo.row_selection import repeat_rows
 
-# What is nowhere in the source has this probability of being copied: its logarithm is finite.
-LEAST = 1e-30
+# Probability of copying a token that is not in the source, with a finite logarithm.
+MIN_PROBABILITY = 1e-30
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
@@ -18,12 +18,11 @@ class PointerGenerator(RNNSearch):
 
     `P(y) = p_gen · softmax(W t_i)_y + (1 − p_gen) · Σ_{j: x_j = y} α_ij`, with
     `p_gen = σ(w · [s_{i−1}; c_i; E y_{i−1}] + b)`; everything else is as in `RNNSearch`, with `coverage` as an option.
-    The logits are `log P(y)`, so that losses, searches and exports know nothing of it.
+    The logits are `log P(y)`, so that losses, searches and exports are those of other models.
 
-    Both sides have one vocabulary, and a token of the source is copied as what it is in the target. So a name that the
-    target side of the training data never had is written all the same, piece by piece. What the tokenizer does not know
-    is the unknown token on either side; the paper's extended vocabulary, where such words keep their spelling, has
-    words for tokens, and subwords and characters are rarely unknown.
+    Both sides share a vocabulary. A name that is not in the target side of the training data can be copied piece by
+    piece. The paper has an extended vocabulary for words outside the vocabulary; here they are the unknown token on
+    either side, because subwords and characters are rarely unknown.
 
     Call arguments and results: see `Seq2SeqModel`; attention has one layer and one head.
 
@@ -48,38 +47,38 @@ class PointerGenerator(RNNSearch):
     def decode(self, target, memory, training=None):
         embedded, recurrent, weights = self._run(target, memory, training)
         logits = self._logits(recurrent, embedded, training)
-        return self._mixed(logits, recurrent, embedded, weights[:, 0, 0], memory["source"]), weights
+        return self._mix(logits, recurrent, embedded, weights[:, 0, 0], memory["source"]), weights
 
     def decode_step(self, last, state, memory, sharing=1, return_attention_scores=False):
         embedded, recurrent, weights, state = self._advance(last, state, memory, sharing, return_attention_scores=True)
         step = (self._logits(recurrent, embedded), recurrent, embedded, weights)
         source = repeat_rows(memory["source"], sharing)
-        logits = self._mixed(*(tensor[:, None] for tensor in step), source)[:, 0]
+        logits = self._mix(*(tensor[:, None] for tensor in step), source)[:, 0]
         return logits, *([weights[:, None, None]] if return_attention_scores else []), state
 
     def readout(self, tokens):
-        # Any token of the source may be copied, whatever is likely.
+        # Any token of the source may be copied, including those outside a shortlist.
         return Seq2SeqModel.readout(self, tokens)
 
-    def _mixed(self, logits, recurrent, embedded, weights, source):
+    def _mix(self, logits, recurrent, embedded, weights, source):
         """Returns log P [B, T, V] in float32, from logits [B, T, V] and attention [B, T, S] to a source [B, S]."""
         gate = ops.cast(self.gate_dense(ops.concatenate([recurrent, embedded], axis=-1)), "float32")
         copied = copied_tokens(ops.cast(weights, "float32"), source, self.target_vocab_size)
         generated = ops.log_softmax(ops.cast(logits, "float32"), axis=-1)
-        copied = ops.log(ops.maximum(copied, LEAST))
+        copied = ops.log(ops.maximum(copied, MIN_PROBABILITY))
         return ops.logaddexp(ops.log_sigmoid(gate) + generated, ops.log_sigmoid(-gate) + copied)
 
 
 def copied_tokens(weights, source, tokens):
-    """Returns the weight of each token [B, T, V], the sum of those of its places: `Σ_{j: x_j = y} α_ij`.
+    """Returns the weight of each token [B, T, V], summed over its positions: `Σ_{j: x_j = y} α_ij`.
 
     Args:
         weights: [B, T, S].
-        source: The token at each place, x, int32 [B, S].
+        source: The tokens x, int32 [B, S].
         tokens: Number of tokens, V.
     """
     batch, steps, length = ops.shape(weights)
     rows = ops.add(ops.arange(batch, dtype="int32")[:, None] * tokens, source)
-    by_place = ops.reshape(ops.swapaxes(weights, 1, 2), (batch * length, steps))
-    total = ops.segment_sum(by_place, ops.reshape(rows, (-1,)), num_segments=batch * tokens)
+    by_position = ops.reshape(ops.swapaxes(weights, 1, 2), (batch * length, steps))
+    total = ops.segment_sum(by_position, ops.reshape(rows, (-1,)), num_segments=batch * tokens)
     return ops.swapaxes(ops.reshape(total, (batch, tokens, steps)), 1, 2)

@@ -1,4 +1,4 @@
-"""The encoder-decoder without attention: the whole source in vectors of fixed length."""
+"""The encoder-decoder without attention, with the source as vectors of fixed length."""
 
 import keras
 from keras import ops
@@ -7,7 +7,7 @@ from zoo import layers
 from zoo.layers.recurrent.loops import LAYERS
 from zoo.models.catalog.recurrent import RNNEncoderDecoderOptions
 from zoo.models.seq2seq.recurrent_base import NUM_STATES, RecurrentSeq2SeqModel
-from zoo.models.shared.base import build_all, real
+from zoo.models.shared.base import build_all, padding_mask
 from zoo.row_selection import repeat_rows
 
 
@@ -15,14 +15,14 @@ from zoo.row_selection import repeat_rows
 class RNNEncoderDecoder(RecurrentSeq2SeqModel):
     """Recurrent encoder-decoder without attention.
 
-    With summary (Cho et al.): `c = tanh(V h_S)` of the encoder's last state; the decoder starts from
-    `s_0 = tanh(V' c)` and reads c at every step, `s_t = GRU([E y_{t−1}; c], s_{t−1})`; readout
-    `r_t = maxout(O_s s_t + O_y E y_{t−1} + O_c c + b)`; logits `W r_t`. Without (Sutskever et al.): the decoder starts
-    from the final states of the encoder, and that is all it knows of the source; logits `W s_t`.
+    With a summary (Cho et al.), `c = tanh(V h_S)` of the encoder's last state, `s_0 = tanh(V' c)`,
+    `s_t = GRU([E y_{t−1}; c], s_{t−1})`; readout `r_t = maxout(O_s s_t + O_y E y_{t−1} + O_c c + b)`; logits `W r_t`.
+    Without a summary (Sutskever et al.), the initial states of the decoder are the final states of the encoder; logits
+    `W s_t`.
 
-    Dropout, which the papers do not have, acts on embeddings, between layers, on c and before the logits.
+    Dropout, which the papers do not have, acts on embeddings, between layers, on c and before the output layer.
 
-    Call arguments and results: see `Seq2SeqModel`; there are no attention weights.
+    Call arguments and results: see `Seq2SeqModel`; the model has no attention weights.
 
     Reference:
         Cho et al. 2014, "Learning Phrase Representations using RNN Encoder-Decoder for Statistical Machine
@@ -57,8 +57,8 @@ class RNNEncoderDecoder(RecurrentSeq2SeqModel):
             return keras.layers.Dense(units, activation="tanh", dtype=self.dtype_policy, name=name)
 
         self.summary_dense = dense(self.units, "summary") if self.feed_summary else None
-        projected = self.feed_summary and self.start_state == "encoder"
-        self.start_dense = dense(self.num_states * self.units, "start") if projected else None
+        has_start = self.feed_summary and self.start_state == "encoder"
+        self.start_dense = dense(self.num_states * self.units, "start") if has_start else None
 
     def build(self, input_shape=None):
         inputs_dim = self.embedding_dim + self.units * self.feed_summary
@@ -73,7 +73,7 @@ class RNNEncoderDecoder(RecurrentSeq2SeqModel):
 
     def encode(self, source, training=None):
         embedded = self._embed(self.source_embedding, source, training)
-        _, states = self.encoder(embedded, mask=real(source), return_state=True, training=training)
+        _, states = self.encoder(embedded, mask=padding_mask(source), return_state=True, training=training)
         memory = {"start": states}
         if self.feed_summary:
             summary = self.summary_dense(states[-NUM_STATES[self.cell_type]])
@@ -85,10 +85,10 @@ class RNNEncoderDecoder(RecurrentSeq2SeqModel):
         return memory
 
     def represent(self, source):
-        return self.encoder(self.source_embedding(source), mask=real(source))
+        return self.encoder(self.source_embedding(source), mask=padding_mask(source))
 
     def _inputs(self, embedded, memory):
-        """Returns what the decoder reads: the embeddings [B, E] or [B, T, E], followed by the summary."""
+        """Returns the inputs of the decoder: embeddings [B, E] or [B, T, E], concatenated with the summary."""
         if not self.feed_summary:
             return embedded
         summary = memory["summary"]
@@ -121,8 +121,8 @@ class RNNEncoderDecoder(RecurrentSeq2SeqModel):
 
     def decode_step(self, last, state, memory, sharing=1, return_attention_scores=False, readout=None):
         hidden = inputs = self._inputs(self.target_embedding(last), repeat_rows(memory, sharing))
-        new = []
+        new_states = []
         for layer, states in zip(self.recurrent_layers, self._by_layer(state["inner"]), strict=True):
             hidden, states = layer.cell(hidden, states)
-            new += states
-        return self._logits(hidden, inputs, readout=readout), {"inner": new}
+            new_states += states
+        return self._logits(hidden, inputs, readout=readout), {"inner": new_states}

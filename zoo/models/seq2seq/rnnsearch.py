@@ -1,4 +1,4 @@
-"""RNNsearch: the encoder-decoder that learned to align."""
+"""RNNsearch, the first encoder-decoder with attention."""
 
 import keras
 from keras import ops
@@ -6,9 +6,9 @@ from keras import ops
 from zoo import layers
 from zoo.layers.recurrent.loops import LAYERS
 from zoo.models.catalog.recurrent import RNNSearchOptions
-from zoo.models.seq2seq.recurrent_base import NUM_STATES, RecurrentSeq2SeqModel, projected
+from zoo.models.seq2seq.recurrent_base import NUM_STATES, RecurrentSeq2SeqModel, keys_and_values
 from zoo.models.seq2seq.recurrent_layers import OneWayEncoder
-from zoo.models.shared.base import build_all, real
+from zoo.models.shared.base import build_all, padding_mask
 from zoo.row_selection import repeat_rows
 
 
@@ -18,10 +18,10 @@ class RNNSearch(RecurrentSeq2SeqModel):
 
     Annotations `h_j = [→h_j; ←h_j]` of a bidirectional GRU; `c_i = Σ_j α_ij h_j`, `α_i = softmax(score(s_{i−1}, h))`;
     `s_i = GRU([E y_{i−1}; c_i], s_{i−1})`; readout `t_i = maxout(U s_{i−1} + V E y_{i−1} + C c_i + b)`, or with
-    `readout_state="new"` of s_i; logits `W t_i`. The decoder starts from `s_0 = tanh(W_s ←h_1)`; an LSTM's second state
-    is made in the same way. With `bidirectional=False`, `h_j = →h_j` and `s_0 = tanh(W_s →h_S)`. With
-    `attend="between"`, `s'_i = GRU(E y_{i−1}, s_{i−1})`, `α_i = softmax(score(s'_i, h))`, `s_i = GRU(c_i, s'_i)`; each
-    of the `transitions` then makes `s_i ← GRU(s_i)`.
+    `readout_state="new"` of s_i; logits `W t_i`. The initial state is `s_0 = tanh(W_s ←h_1)`; the second state of an
+    LSTM is computed likewise. With `bidirectional=False`, `h_j = →h_j` and `s_0 = tanh(W_s →h_S)`. With
+    `attend="between"`, `s'_i = GRU(E y_{i−1}, s_{i−1})`, `α_i = softmax(score(s'_i, h))`, `s_i = GRU(c_i, s'_i)`. Each
+    of the `transitions` then updates `s_i ← GRU(s_i)`.
 
     Dropout, which the paper does not have, acts on embeddings, annotations and readout.
 
@@ -78,7 +78,7 @@ class RNNSearch(RecurrentSeq2SeqModel):
         self.built = True
 
     def encode(self, source, training=None):
-        mask = real(source)
+        mask = padding_mask(source)
         annotations, last = self._annotate(self._embed(self.source_embedding, source, training), mask, training)
         start = self._start(last, training)
         annotations = self.dropout_layer(annotations, training=training)
@@ -89,7 +89,7 @@ class RNNSearch(RecurrentSeq2SeqModel):
         return self.encode(source)["value"]
 
     def _annotate(self, embedded, mask, training):
-        """Returns the annotations, and the state of the encoder that has read the whole source."""
+        """Returns the annotations, and the state of the encoder after the whole source."""
         if not self.bidirectional:
             annotations, states = self.encoder(embedded, mask=mask, return_state=True, training=training)
             return annotations, states[0]
@@ -110,36 +110,36 @@ class RNNSearch(RecurrentSeq2SeqModel):
         return self._logits(recurrent, embedded, training), weights
 
     def _run(self, target, memory, training):
-        """Returns the embeddings of a target, what the decoder makes of each, and attention [B, 1, 1, T, S]."""
+        """Returns the embeddings of a target, the outputs of the decoder, and attention weights [B, 1, 1, T, S]."""
         embedded = self._embed(self.target_embedding, target, training)
         recurrent = self.decoder(
             embedded,
-            projected(memory),
+            keys_and_values(memory),
             initial_state=memory["start"],
             memory_mask=memory["mask"],
-            return_attention_scores=self._weights_are_of_steps,
+            return_attention_scores=self._returns_weights,
             training=training,
         )
-        if not self._weights_are_of_steps:
+        if not self._returns_weights:
             return embedded, recurrent, self._alignment(recurrent, target, memory)
         recurrent, weights = recurrent
-        weights = ops.where(real(target)[:, :, None], weights, ops.zeros_like(weights))
+        weights = ops.where(padding_mask(target)[:, :, None], weights, ops.zeros_like(weights))
         return embedded, recurrent, weights[:, None, None]
 
     @property
-    def _weights_are_of_steps(self):
-        """Whether the loop must return the weights: they need those of the steps before, or a state that it keeps."""
+    def _returns_weights(self):
+        """Whether the loop returns the weights, because they depend on previous weights or on its inner state."""
         return self.cell.attends_in_order or self.attend == "between"
 
     def _alignment(self, recurrent, target, memory):
-        # The loop returns its states, so that one call after it gives all alignments.
+        # The loop returns its states, from which one call computes all alignments.
         queries = recurrent[..., : self.units]
         if self.readout_state == "new":
             queries = ops.concatenate([memory["start"][0][:, None], queries[:, :-1]], axis=1)
         _, weights = self.cell.attention(
             queries,
-            memory=projected(memory),
-            query_mask=real(target),
+            memory=keys_and_values(memory),
+            query_mask=padding_mask(target),
             value_mask=memory["mask"],
             return_attention_scores=True,
         )
@@ -154,12 +154,12 @@ class RNNSearch(RecurrentSeq2SeqModel):
         return self._logits(recurrent, embedded, readout=readout), *weights, state
 
     def _advance(self, last, state, memory, sharing, return_attention_scores):
-        """Returns the embedding of the last token, what the decoder makes of it, attention [B, S] and the state."""
+        """Returns the embedding of the last token, the decoder's output, attention weights [B, S] and the state."""
         embedded = self.target_embedding(last)
         recurrent, weights, states = self.cell.advance(
             embedded,
             state["inner"],
-            projected(memory),
+            keys_and_values(memory),
             memory["mask"],
             return_attention_scores=return_attention_scores,
             sharing=sharing,

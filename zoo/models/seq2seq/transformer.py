@@ -10,7 +10,7 @@ from zoo.layers.core.dropout import Dropout
 from zoo.layers.core.projections import apply_positionwise
 from zoo.models.catalog.transformers import EncoderDecoderOptions
 from zoo.models.seq2seq.base import Seq2SeqModel
-from zoo.models.shared.base import build_all, real
+from zoo.models.shared.base import build_all, padding_mask
 from zoo.models.shared.embeddings import ReversibleEmbedding, make_output, readout_of, to_logits
 from zoo.models.shared.transformer_layers import TransformerLayers, decoding_cache, run_encoder_blocks
 
@@ -19,14 +19,13 @@ from zoo.models.shared.transformer_layers import TransformerLayers, decoding_cac
 class Transformer(Seq2SeqModel):
     """Encoder-decoder Transformer.
 
-    `p = softmax(W_oᵀ Decoder(Y) + b_o)`; b_o is there with `output_bias`, and W_o is the transposed table of the target
-    embeddings where they are tied. Embeddings enter as `√D · E + P`, without `scale_embeddings` as `E + P`; positions
-    may be concatenated with them, `[E; P]`, and lead back to D by a map or, without `concat_projection`, let all
-    matrices grow to D + P. With `embedding_norm`, a layer normalisation follows.
+    `p = softmax(W_oᵀ Decoder(Y) + b_o)`; b_o requires `output_bias`, and W_o is the transposed table of tied target
+    embeddings. The inputs of the first block are `√D · E + P`, or `E + P` without `scale_embeddings`. Concatenated
+    positions, `[E; P]`, are projected to size D, or without `concat_projection` all activations have size D + P. With
+    `embedding_norm`, a layer normalisation follows.
 
-    Attention from the target to the source is always full, and knows no positions but those of the embeddings. Keys and
-    values are shared by groups of heads in the decoder alone, where a step reads them all (Ainslie et al. 2023, section
-    2.2).
+    Cross-attention is always full, without positions other than those of the embeddings. Only in the decoder, keys and
+    values are shared by groups of heads, because a step reads all of them (Ainslie et al. 2023, section 2.2).
 
     Call arguments and results: see `Seq2SeqModel`.
 
@@ -43,18 +42,13 @@ class Transformer(Seq2SeqModel):
         policy = {"dtype": self.dtype_policy}
         encoder_options = dataclasses.replace(self.options, num_key_value_heads=0)
         encoder = TransformerLayers(encoder_options, self.dtype_policy, self.max_length)
-        decoder = TransformerLayers(
-            self.options,
-            self.dtype_policy,
-            self.max_length,
-            kind=self.options.decoder_kind,
-            num_layers=self.decoder_layers,
-            visibility=self.options.decoder_sees,
-        )
+        decoder = TransformerLayers(self.options, self.dtype_policy, self.max_length, self.options.decoder_stack)
         self.source_positions = encoder.input_positions("source_positions")
         self.target_positions = decoder.input_positions("target_positions")
-        self.source_embedding_norm = encoder.embedding_norm("source_embedding_norm")
-        self.target_embedding_norm = decoder.embedding_norm("target_embedding_norm")
+        self.source_embedding_norm = self.target_embedding_norm = None
+        if self.embedding_norm:
+            self.source_embedding_norm = encoder.norm("source_embedding_norm", "layer_norm")
+            self.target_embedding_norm = decoder.norm("target_embedding_norm", "layer_norm")
         self.embedding_dropout = Dropout(self.dropout, name="embedding_dropout", **policy)
         self.encoder_blocks, self.decoder_blocks = encoder.encoder_blocks(), decoder.decoder_blocks()
         self.encoder_norm = encoder.final_norm("encoder_norm")
@@ -63,7 +57,7 @@ class Transformer(Seq2SeqModel):
 
     @property
     def attention_kinds(self):
-        has_weights = self.options.decoder_kind != "ssru"
+        has_weights = self.options.decoder_stack.self_attention != "ssru"
         return ("encoder", "cross", "decoder") if has_weights else ("encoder", "cross")
 
     @property
@@ -77,7 +71,7 @@ class Transformer(Seq2SeqModel):
             options |= {"embeddings_initializer": initializer, "dtype": self.dtype_policy, "name": name}
             return cls(size, self.model_dim, **options)
 
-        # Activations that outgrew the embeddings take no logits from them.
+        # Embeddings cannot compute logits from activations of another size.
         reversible = self.options.hidden_dim == self.model_dim
         cls = ReversibleEmbedding if reversible else keras.layers.Embedding
         tying = {"tie_weights": self.tied_embeddings != "none"} if reversible else {}
@@ -109,27 +103,28 @@ class Transformer(Seq2SeqModel):
             embedded = self.target_embedding_norm(embedded)
         return self.embedding_dropout(embedded, training=training)
 
-    def _read(self, source, training=None, return_attention_scores=False):
-        """Returns the vectors of the source, [B, S, D], and the weights of each block, if asked for."""
-        hidden, mask = self._embed_source(source, training), real(source)
+    def _run_encoder(self, source, training=None, return_attention_scores=False):
+        """Returns the vectors of the source, [B, S, D], and the weights of each block if requested."""
+        hidden, mask = self._embed_source(source, training), padding_mask(source)
         return run_encoder_blocks(
             self.encoder_blocks, hidden, self.encoder_norm, return_attention_scores, mask=mask, training=training
         )
 
     def encode(self, source, training=None):
-        return self._memory(source, self._read(source, training)[0])
+        return self._memory(source, self._run_encoder(source, training)[0])
 
     def _memory(self, source, hidden):
-        # Keys and values of the cross-attention, once for all steps.
-        return {"mask": real(source), "layers": [block.project_memory(hidden) for block in self.decoder_blocks]}
+        # Keys and values of the cross-attention, which are the same for all steps.
+        return {"mask": padding_mask(source), "layers": [block.project_memory(hidden) for block in self.decoder_blocks]}
 
     def represent(self, source):
-        return self._read(source)[0]
+        return self._run_encoder(source)[0]
 
     def attentions(self, source, target):
-        hidden, encoder = self._read(source, return_attention_scores=True)
-        asked = {"return_self_attention_scores": "decoder" in self.attention_kinds}
-        _, cross, *decoder = self._write(target, self._memory(source, hidden), **asked)
+        hidden, encoder = self._run_encoder(source, return_attention_scores=True)
+        has_weights = "decoder" in self.attention_kinds
+        memory = self._memory(source, hidden)
+        _, cross, *decoder = self._run_decoder(target, memory, return_self_attention_scores=has_weights)
         weights = {"encoder": ops.stack(encoder, axis=1), "cross": cross}
         return {**weights, "decoder": decoder[0]} if decoder else weights
 
@@ -143,14 +138,14 @@ class Transformer(Seq2SeqModel):
             return readout(hidden)
         return apply_positionwise(lambda rows: to_logits(rows, self.target_embedding, self.output_layer), hidden)
 
-    def _write(self, target, memory, training=None, return_self_attention_scores=False):
-        """Returns the outputs of the decoder [B, T, D], and the weights of cross-attention and self-attention."""
+    def _run_decoder(self, target, memory, training=None, return_self_attention_scores=False):
+        """Returns the outputs of the decoder [B, T, D], the weights of cross-attention, and of self-attention."""
         hidden, weights = self._embed_target(target, training), []
         for block, projected in zip(self.decoder_blocks, memory["layers"], strict=True):
             hidden, *scores = block(
                 hidden,
                 projected,
-                mask=real(target),
+                mask=padding_mask(target),
                 memory_mask=memory["mask"],
                 return_attention_scores=True,
                 return_self_attention_scores=return_self_attention_scores,
@@ -160,7 +155,7 @@ class Transformer(Seq2SeqModel):
         return hidden, *(ops.stack(kind, axis=1) for kind in zip(*weights, strict=True))
 
     def decode(self, target, memory, training=None):
-        hidden, weights = self._write(target, memory, training)
+        hidden, weights = self._run_decoder(target, memory, training)
         return self._logits(hidden), weights
 
     def initial_state(self, memory, max_length=None, sharing=1):
@@ -181,8 +176,8 @@ class Transformer(Seq2SeqModel):
         return hidden, weights, {"index": state["index"] + ops.shape(tokens)[1], "caches": caches}
 
     def decode_step(self, last, state, memory, sharing=1, return_attention_scores=False, readout=None):
-        asked = {"return_attention_scores": return_attention_scores, "sharing": sharing}
-        hidden, weights, state = self._continue(ops.expand_dims(last, 1), state, memory, **asked)
+        arguments = {"return_attention_scores": return_attention_scores, "sharing": sharing}
+        hidden, weights, state = self._continue(ops.expand_dims(last, 1), state, memory, **arguments)
         weights = [ops.stack(weights, axis=1)[:, :, :, 0]] if return_attention_scores else []
         return self._logits(ops.squeeze(hidden, 1), readout), *weights, state
 

@@ -1,1 +1,1 @@
-"""The parts that models of several families share: options, embeddings, positions, pooling."""
+"""Parts of models of several families: options, and layers made from them."""

@@ -1,4 +1,4 @@
-"""Embeddings that also give the logits."""
+"""Embeddings whose matrix also computes the logits, and what decoding computes from them once."""
 
 import contextlib
 from typing import Any, NamedTuple
@@ -15,16 +15,16 @@ from zoo.row_selection import take
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class ReversibleEmbedding(keras.layers.ReversibleEmbedding):
-    """A table of vectors E [V, D] that also gives the logits: `hidden · Eᵀ`.
+    """A table of vectors E [V, D] that also computes the logits: `hidden · Eᵀ`.
 
-    It multiplies in the policy's precision and passes masks on. Keras' own layer multiplies in the precision of the
-    table, so that under `mixed_bfloat16` the largest product of a model would be one of float32, and drops the mask,
-    though logits belong to the same positions as their inputs.
+    Unlike Keras' own layer, it multiplies in the compute dtype, while Keras multiplies in the dtype of the table, so
+    that under `mixed_bfloat16` the largest product of a model would be in float32. It also propagates masks, because
+    logits belong to the same positions as their inputs.
 
     Args:
         input_dim: Number of tokens, V.
         output_dim: Size of a vector, D.
-        **options: Those of `keras.layers.ReversibleEmbedding`.
+        **options: Arguments of `keras.layers.ReversibleEmbedding`.
 
     Reference:
         Press and Wolf 2017, "Using the Output Embedding to Improve Language Models", section 3 (tying),
@@ -47,11 +47,11 @@ class ReversibleEmbedding(keras.layers.ReversibleEmbedding):
         return super().call(inputs, reverse=reverse)
 
     def quantize(self, mode=None, type_check=True, config=None):
-        """See `keras.layers.ReversibleEmbedding`, which by default quantises no subclass."""
+        """See `keras.layers.ReversibleEmbedding`, which by default does not quantise subclasses."""
         super().quantize(mode, type_check=False, config=config)
 
     def constant(self) -> Any:
-        """Returns the matrix that gives the logits, [D, V], in the precision of that product, if it is the table's."""
+        """Returns the matrix of the logits, [D, V], in the dtype of their product, or `None` if it is not the table."""
         if not self.tie_weights or self.quantization_mode is not None:
             return None
         return ops.cast(ops.transpose(self.embeddings), self.reverse_dtype)
@@ -75,14 +75,14 @@ class Bias(keras.layers.Layer):
 
 
 def make_output(options: Any, tokens: int, dtype: Any) -> keras.layers.Layer | None:
-    """Returns what a model has for its logits beside its embedding, see `to_logits`: a map, a bias or nothing."""
+    """Returns the output layer of a model, see `to_logits`: `Dense`, `Bias`, or `None` if the embedding suffices."""
     if options.hidden_dim != options.model_dim:
         return keras.layers.Dense(tokens, use_bias=options.output_bias, dtype=dtype, name="output")
     return Bias(tokens, dtype=dtype, name="output") if options.output_bias else None
 
 
 def to_logits(hidden: Any, embedding: keras.layers.Layer, output: keras.layers.Layer | None) -> Any:
-    """Returns logits [P, V] of activations [P, D]: `W_oᵀ h + b_o`, where W_o is that of the embedding if it fits."""
+    """Returns logits [P, V] of activations [P, D]: `W_oᵀ h + b_o`, with W_o of `output` or else of the embedding."""
     if isinstance(output, keras.layers.Dense):
         return output(hidden)
     logits = embedding(hidden, reverse=True)
@@ -90,7 +90,7 @@ def to_logits(hidden: Any, embedding: keras.layers.Layer, output: keras.layers.L
 
 
 class Readout(NamedTuple):
-    """What gives the logits of some tokens alone, [..., C] of activations [..., D]: `h · W + b`.
+    """The output layer for some of the tokens: logits [..., C] of activations [..., D], `h · W + b`.
 
     Attributes:
         kernel: The columns of these tokens, W [D, C].
@@ -107,14 +107,16 @@ class Readout(NamedTuple):
 
 
 def readout_of(tokens: Any, embedding: keras.layers.Layer, output: keras.layers.Layer | None) -> Readout:
-    """Returns what gives the logits of some tokens, int32 [C], of a model whose logits are those of `to_logits`.
+    """Returns the output layer for some tokens, int32 [C], of a model whose logits are computed by `to_logits`.
 
     Raises:
         InputError: If Keras has quantised the matrix.
     """
     layer = output if isinstance(output, keras.layers.Dense) else embedding
     if layer.quantization_mode is not None:
-        raise InputError(f"A model that Keras has quantised takes no shortlist. Received: {layer.quantization_mode}.")
+        raise InputError(
+            f"A model quantised by Keras does not support shortlists. Received: {layer.quantization_mode}."
+        )
     if layer is not output and layer.tie_weights:
         kernel = ops.transpose(ops.take(layer.embeddings, tokens, axis=0))
     else:
@@ -125,24 +127,24 @@ def readout_of(tokens: Any, embedding: keras.layers.Layer, output: keras.layers.
 
 
 def tied_tables(model: keras.Model) -> list[ReversibleEmbedding]:
-    """Returns the embeddings of a model whose transposed table gives its logits, unless it is quantised."""
+    """Returns the embeddings of a model whose transposed table computes its logits, except quantised ones."""
     tables = [layer for layer in model._flatten_layers() if isinstance(layer, ReversibleEmbedding)]
     return [table for table in tables if table.tie_weights and table.quantization_mode is None]
 
 
 def layers_of_steps(model: Any) -> list[keras.layers.Layer]:
-    """Returns the layers with a `constant` for steps of decoding: of those that a `ZooModel` names, or tied tables."""
-    named = getattr(model, "layers_of_steps", None)
-    return [layer for layer in (tied_tables(model) if named is None else named) if hasattr(layer, "constant")]
+    """Returns the layers with a `constant` for decoding steps: those of a model's `layers_of_steps`, or tied tables."""
+    layers = model.layers_of_steps if hasattr(model, "layers_of_steps") else tied_tables(model)
+    return [layer for layer in layers if hasattr(layer, "constant")]
 
 
 @contextlib.contextmanager
 def weights_of_steps(model):
-    """A context for decoding with a model: what its steps need of weights alone is read and computed once, before them.
+    """Returns a context for decoding, in which tensors that depend only on weights are computed once for all steps.
 
-    Tied tables are transposed for the logits (each product would begin with that, which for a few rows takes longer
-    than the product), the maps of self-attention to queries, keys and values are joined, and on TensorFlow variables
-    are read.
+    Tied tables are transposed for the logits (otherwise each product would transpose them, which for a few rows takes
+    longer than the product), the query, key and value projections of self-attention are concatenated, and on TensorFlow
+    variables are read.
     """
     with read_once(model.weights), computed_constants(layers_of_steps(model)), read_constants():
         yield

@@ -1,4 +1,4 @@
-"""The options that all models of a task have."""
+"""Options of all models of a task. Without Keras, because the catalog imports them."""
 
 from dataclasses import MISSING, dataclass
 from typing import ClassVar
@@ -11,7 +11,7 @@ POOLINGS = ("mean", "max", "attention", "first")
 
 @dataclass(frozen=True, kw_only=True)
 class Seq2SeqOptions(Options):
-    """Options of every sequence-to-sequence model; some read and write tokens of `one_vocabulary`."""
+    """Options of every sequence-to-sequence model; some require `one_vocabulary` of source and target."""
 
     one_vocabulary: ClassVar[bool] = False
 
@@ -19,36 +19,36 @@ class Seq2SeqOptions(Options):
     target_vocab_size: int = size(MISSING, "Number of target tokens.")
 
     def check_shared_vocabulary(self) -> None:
-        """Checks that both sides have one vocabulary, as `tied_embeddings="all"` needs.
+        """Checks that both sides have one vocabulary, which `tied_embeddings="all"` requires.
 
         Raises:
             InputError: If their sizes differ.
         """
         if self.source_vocab_size != self.target_vocab_size:
             raise InputError(
-                "`tied_embeddings='all'` needs one shared vocabulary; use 'target' for separate ones. Received: "
+                "`tied_embeddings='all'` requires one shared vocabulary; use 'target' for separate ones. Received: "
                 f"source_vocab_size={self.source_vocab_size}, target_vocab_size={self.target_vocab_size}."
             )
 
 
 @dataclass(frozen=True, kw_only=True)
 class TextEncoderOptions(Options):
-    """Options of every model that makes one vector of a text."""
+    """Options of every model that computes one vector of a text."""
 
     vocab_size: int = size(MISSING, "Number of tokens.")
     pooling: str = choice(
         "mean",
         POOLINGS,
-        "How the vectors of the tokens become one vector of the text; attention: a weighted mean; first: that of the "
-        "first token.",
+        "How the vector of a text is computed from those of its tokens; attention: a weighted mean; first: the vector "
+        "of the first token.",
     )
     dropout: float = rate(0.0, "Rate of dropout on the vector of the text.")
     embedding_dropout: float = rate(0.0, "Rate of dropout on the embeddings alone, before any positions.")
-    word_dropout: float = rate(0.0, "Share of the words that the unknown token replaces in training.")
+    word_dropout: float = rate(0.0, "Fraction of the words that the unknown token replaces in training.")
     pooling_dropout: float = rate(
         0.0,
-        "Share of the tokens that pooling leaves out in training, so that every single vector is to tell the class; "
-        "else one of them, anywhere in the text, suffices.",
+        "Fraction of the tokens that pooling ignores in training, so that the class does not depend on the vector of a "
+        "single token.",
     )
 
 
@@ -69,6 +69,6 @@ class LanguageModelOptions(Options):
     )
     start_symbol: bool = flag(
         True,
-        "Whether texts that are continued, scored or looked into begin with the start token; if not, nothing stands "
-        "before their first token, which has no probability, and the start token stands for an empty text.",
+        "Whether texts to continue, score or explore begin with the start token. If not, their first token has no "
+        "probability, and the start token represents an empty text.",
     )

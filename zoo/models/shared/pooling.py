@@ -1,18 +1,19 @@
-"""From a vector for each token to one for the text."""
+"""Layers of text encoders: pooling of token vectors, and dropout of whole tokens."""
 
 import keras
 from keras import ops
 
 from zoo import layers
+from zoo.vocabulary import UNKNOWN
 
 
 def make_pooling(pooling, **kwargs):
-    """Returns a layer `(inputs [B, S, D], mask [B, S]) → [B, D]`; a text without real positions has zeros.
+    """Returns a layer `(inputs [B, S, D], mask [B, S]) → [B, D]`; the vector of an empty text is zero.
 
     Args:
-        pooling: `"mean"` or `"max"`, of the real positions, or `"attention"`: their weighted mean, by additive
-            attention from a learned query with a hidden layer of size D; or `"first"`, the first of them.
-        **kwargs: Options of the layer.
+        pooling: `"mean"` or `"max"` of the real positions; `"attention"`, their weighted mean by additive attention
+            from a learned query with a hidden layer of size D; or `"first"`, the first of them.
+        **kwargs: Arguments of the layer.
 
     Reference:
         Yang et al. 2016, "Hierarchical Attention Networks for Document Classification", section 2.2,
@@ -25,7 +26,7 @@ def make_pooling(pooling, **kwargs):
 
 
 class MaskedPooling(keras.layers.Layer):
-    """Base of the poolings that need no weights.
+    """Base of the poolings without weights.
 
     Call arguments:
         inputs: [B, S, D].
@@ -40,7 +41,7 @@ class MaskedPooling(keras.layers.Layer):
         self.supports_masking = True
 
     def compute_mask(self, inputs, mask=None):
-        """Returns no mask: the result has no padding."""
+        """Returns no mask, because the result has no padding."""
         return None
 
 
@@ -62,26 +63,19 @@ class MaxPooling(MaskedPooling):
 
 
 class FirstPooling(MaskedPooling):
-    """The first of the real positions, such as that of a token that begins every text."""
+    """The vector of the first real position, such as that of a classification token."""
 
     def call(self, inputs, mask):
         first = ops.take_along_axis(inputs, ops.argmax(ops.cast(mask, "int32"), axis=1)[:, None, None], axis=1)[:, 0]
         return ops.where(ops.any(mask, axis=1)[:, None], first, ops.zeros_like(first))
 
 
-class TokenDropout(keras.layers.Layer):
-    """Hides tokens at random, in training only.
+class RandomTokens(keras.layers.Layer):
+    """Base of the layers that select random tokens in training.
 
     Args:
-        rate: Share of the tokens that are hidden, 0 ≤ rate < 1.
-        seed: Seed of the choice.
-
-    Call arguments:
-        mask: Boolean [B, S], True at real positions.
-        training: Whether dropout is active.
-
-    Returns:
-        Boolean [B, S], True at those of them that are left; in a short text there may be none.
+        rate: Fraction of the tokens, 0 ≤ rate < 1.
+        seed: Seed of the selection.
     """
 
     def __init__(self, rate=0.0, seed=None, **kwargs):
@@ -90,8 +84,48 @@ class TokenDropout(keras.layers.Layer):
         self.seed_generator = keras.random.SeedGenerator(seed)
         self.built = True
 
+    def select(self, shape):
+        """Returns a boolean tensor, `True` at the selected tokens."""
+        return keras.random.uniform(shape, seed=self.seed_generator) < self.rate
+
+
+class TokenDropout(RandomTokens):
+    """Masks random tokens in training; see `RandomTokens` for the arguments.
+
+    Call arguments:
+        mask: Boolean [B, S], True at real positions.
+        training: Whether dropout is active.
+
+    Returns:
+        Boolean [B, S], True at the remaining positions; a short text may have none.
+    """
+
     def call(self, mask, training=None):
         if not training or not self.rate:
             return mask
-        chance = keras.random.uniform(ops.shape(mask), seed=self.seed_generator)
-        return ops.logical_and(mask, chance >= self.rate)
+        return ops.logical_and(mask, ops.logical_not(self.select(ops.shape(mask))))
+
+
+class WordDropout(RandomTokens):
+    """Replaces random tokens by the unknown token in training; see `RandomTokens` for the arguments.
+
+    The model then depends less on single words, and learns to read the unknown token. Padding and the other special
+    tokens are not replaced.
+
+    Call arguments:
+        tokens: Ids [B, S].
+        training: Whether dropout is active.
+
+    Returns:
+        Ids [B, S].
+
+    Reference:
+        Bowman et al. 2016, "Generating Sentences from a Continuous Space", section 3.1,
+        https://arxiv.org/abs/1511.06349
+    """
+
+    def call(self, tokens, training=None):
+        if not training or not self.rate:
+            return tokens
+        dropped = ops.logical_and(self.select(ops.shape(tokens)), tokens > UNKNOWN)
+        return ops.where(dropped, ops.full_like(tokens, UNKNOWN), tokens)

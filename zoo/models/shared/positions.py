@@ -1,4 +1,4 @@
-"""Positions of models: at their embeddings, and ALiBi for encoders."""
+"""Positions at the embeddings of models, and ALiBi for encoders."""
 
 import keras
 from keras import ops
@@ -6,18 +6,18 @@ from keras import ops
 from zoo import layers
 from zoo.layers.core.base import SavesOptions
 from zoo.layers.positions.base import angles, distances
-from zoo.models.shared.transformer_options import CONCATENATED, INPUT_POSITIONS
+from zoo.models.shared.position_options import CONCATENATED, INPUT_POSITIONS
 
 FAIRSEQ_START = 2
-"""The position of the first token, as fairseq counts: behind that of padding, 1."""
+"""Position of the first token in fairseq, after that of padding, 1."""
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class EndlessPositions(layers.LearnedPositions):
-    """Learned positions for inputs of any length: all positions after the last row of the table share that row.
+    """Learned positions for inputs of any length: all positions after the last row of the table use that row.
 
-    The table of a model may be shorter than a text. A served graph, which knows no lengths, clamps as well; so the
-    model does the same everywhere.
+    A text may be longer than the table of a model. A served graph has dynamic lengths and cannot raise an error, so the
+    model behaves in the same way everywhere.
     """
 
     def encode(self, inputs, start_index=0):
@@ -26,7 +26,7 @@ class EndlessPositions(layers.LearnedPositions):
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class FairseqPositions(layers.SinusoidalPositions):
-    """Sinusoids as fairseq counts them, for M2M-100: all sines come before all cosines, and positions begin at 2.
+    """Sinusoids as in fairseq, for M2M-100: all sines come before all cosines, and positions begin at 2.
 
     `PE[p, i] = sin(r_i (p + 2))` and `PE[p, D/2 + i] = cos(r_i (p + 2))` with `r_i = w^(−i / (D/2 − 1))`.
     """
@@ -40,20 +40,21 @@ class FairseqPositions(layers.SinusoidalPositions):
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class InputPositions(SavesOptions):
-    """Adds positions to embeddings: `x + p`, or `W [x; p] + b`, or `[x; p]`, or leaves them as they are.
+    """Adds positions to embeddings: `x + p`, `W [x; p] + b` or `[x; p]`; or returns them unchanged.
 
     Args:
-        kind: One of `zoo.models.shared.transformer_options.POSITIONS`; those of self-attention change nothing here.
-        max_length: Rows of a learned table, see `EndlessPositions`; positions that normalised integers tell apart.
+        kind: One of `zoo.models.shared.position_options.POSITIONS`; with those of self-attention, embeddings are
+            unchanged.
+        max_length: Rows of a learned table, see `EndlessPositions`; number of different normalised integers.
         size: Size of concatenated positions, P; 0 for that of the embeddings.
-        project: Whether concatenated positions are followed by a map W back to D.
+        project: Whether W projects concatenated positions to size D.
 
     Call arguments:
         inputs: Embeddings [B, T, D].
         start_index: Position of the first row, an integer or a scalar tensor.
 
     Returns:
-        [B, T, D]; without a map [B, T, D + P].
+        [B, T, D]; without a projection [B, T, D + P].
     """
 
     saved_options = ("kind", "max_length", "size", "project")
@@ -106,15 +107,15 @@ class InputPositions(SavesOptions):
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class TwoSidedALiBiPositions(layers.ALiBiPositions):
-    """ALiBi for attention to both sides, with different biases: `−m · |i − j|`, and on one side twice that.
+    """ALiBi for attention to both sides: a bias of `−m · |i − j|` on one side and of twice that on the other.
 
-    It is the side after the query in every other head, beginning with the first, and before it in the rest. With equal
-    biases on both sides, an encoder maps a reversed text to the same vectors in reversed order, and a decoder whose
-    cross-attention has no positions cannot know which of the two it reads. (The paper has decoders alone.)
+    The bias is doubled after the query in heads 0, 2, …, and before it in heads 1, 3, …. With equal biases, an encoder
+    would map a reversed text to the same vectors in reversed order, and cross-attention without positions could not
+    distinguish the two. (The paper has only decoders.)
 
     Args:
-        first_slope: Slope of the first head, with which those of the others change in proportion; 0 for the paper's.
-            That of a single head would be 1/256, which no distance in a sentence makes felt.
+        first_slope: Slope of the first head, with the others in proportion; 0 for that of the paper, which for a single
+            head is only 1/256.
     """
 
     saved_options = ("first_slope",)

@@ -1,4 +1,4 @@
-"""Score functions of models, for texts of any length."""
+"""Scores of models, by name."""
 
 import keras
 
@@ -8,32 +8,33 @@ from zoo.layers.scores import get_score
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class EndlessLocationScore(layers.LocationScore):
-    """Location score for texts of any length: places after its last row get no attention where others may get it.
+    """Location score for texts of any length: keys after its last row get attention only if all others are masked.
 
-    A served graph, which knows no lengths, does this in any case; so the model does the same everywhere.
+    A served graph has dynamic lengths and cannot raise an error, so the model behaves in the same way everywhere.
     """
 
     def check_length(self, length):
         """Accepts any number of keys."""
 
 
-# N, the largest fertility, is that of Tu et al. 2016, section 3.1.1.
+# N, the largest fertility, of Tu et al. 2016, section 3.1.1.
 MAX_FERTILITY = {"sum": None, "fertility": 2}
 
 
 def model_score(name, dtype, max_length=512, units=None, use_bias=None, coverage="none"):
-    """Returns the score of an attention layer by its name.
+    """Returns a score by its name.
 
     Args:
-        name: What `get_score` knows.
+        name: A name for `get_score`.
         dtype: Dtype or policy.
-        max_length: Places of a location score.
+        max_length: Largest number of keys of a location score.
         units: Size of the hidden layer of additive and concat scores. Default: that of the query.
         use_bias: Whether additive, concat and tanh_concat have a bias. Default: as in their papers, all but concat.
-        coverage: Whether additive and concat know how much attention each key has had: "none", "sum" or "fertility".
+        coverage: How additive and concat scores include the previous attention to each key: "none", "sum" or
+            "fertility".
 
     Raises:
-        InputError: For an unknown name; the close ones are named.
+        InputError: For an unknown name; the message suggests similar names.
     """
     if name == "location":
         return EndlessLocationScore(max_length, dtype=dtype)

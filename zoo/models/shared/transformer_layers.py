@@ -1,4 +1,4 @@
-"""From options to the layers of a Transformer, for the models of all tasks."""
+"""Makes the layers of a Transformer from its options, for the models of all tasks."""
 
 import math
 
@@ -8,49 +8,36 @@ from zoo import layers
 from zoo.errors import InputError
 from zoo.layers.core.feed_forward import get_activation
 from zoo.layers.core.normalization import make_normalization
+from zoo.models.shared.attention_options import WITHOUT_HEADS
+from zoo.models.shared.position_options import MAX_DISTANCES, ROTARY_POSITIONS, T5_POSITIONS
 from zoo.models.shared.positions import InputPositions, TwoSidedALiBiPositions
 from zoo.models.shared.scores import model_score
-from zoo.models.shared.transformer_options import (
-    CONVOLUTIONS,
-    MAX_DISTANCES,
-    ROTARY_POSITIONS,
-    T5_POSITIONS,
-    VARIANTS,
-)
 
-FIRST_TEMPERATURE = 0.1
-BY_STATES = {
-    "retention": layers.MultiScaleRetention,
-    "gated_linear": layers.GatedLinearAttention,
-    "delta_rule": layers.DeltaRuleAttention,
-}
+INITIAL_TEMPERATURE = 0.1
 
 
 class TransformerLayers:
-    """Makes the layers of a Transformer.
+    """Makes the layers of a stack of Transformer blocks.
 
     Args:
-        options: Its `TransformerOptions`.
+        options: The `TransformerOptions`.
         dtype: Dtype or policy of the layers.
         max_length: Rows of a table of learned positions; length for which rotary positions are scaled.
-        kind: What stands in place of self-attention. Default: as the options say.
-        num_layers: Number of blocks. Default: as the options say.
-        visibility: What self-attention sees. Default: as the options say.
+        stack: The `Stack`, one of `options.stacks`. Default: the first one.
 
     Raises:
-        InputError: For an unknown score (the close ones are named) or activation, when a layer with it is made.
+        InputError: For an unknown score (the message suggests similar names) or activation, when a layer with it is
+            made.
     """
 
-    def __init__(self, options, dtype, max_length, kind=None, num_layers=None, visibility=None):
+    def __init__(self, options, dtype, max_length, stack=None):
         self.options = options
         self.dtype = dtype
         self.max_length = max_length
-        self.kind = kind or options.self_attention
-        self.num_layers = num_layers or options.num_layers
-        self.visibility = visibility or options.visibility
+        self.stack = stack or options.stacks[""]
 
     def input_positions(self, name="positions"):
-        """Returns the layer that gives embeddings their positions."""
+        """Returns the layer that adds positions to embeddings."""
         options = self.options
         return InputPositions(
             options.positions,
@@ -66,15 +53,15 @@ class TransformerLayers:
         return [
             layers.TransformerEncoderBlock(
                 self.self_attention("attention", positions, index, causal),
-                parallel_residual=getattr(self.options, "parallel_residual", False),
-                sandwich_norm=getattr(self.options, "sandwich_norm", False),
+                parallel_residual=self.stack.parallel_residual,
+                sandwich_norm=self.stack.sandwich_norm,
                 **self._block_arguments(f"{name}_{index}"),
             )
             for index, positions in enumerate(self.attention_positions(causal))
         ]
 
     def decoder_blocks(self, name="decoder_block"):
-        """Returns the numbered blocks of a decoder, which attend to themselves and to a memory."""
+        """Returns the numbered blocks of a decoder, with self-attention and cross-attention."""
         return [
             layers.TransformerDecoderBlock(
                 self.self_attention("self_attention", positions, index, causal=True),
@@ -84,56 +71,52 @@ class TransformerLayers:
             for index, positions in enumerate(self.attention_positions(causal=True))
         ]
 
-    def final_norm(self, name):
-        """Returns the normalisation after a stack of pre-norm blocks; post-norm blocks end with their own: `None`."""
-        if not self.options.normalize_first:
-            return None
-        return make_normalization(self.options.normalization, epsilon=self.options.epsilon, dtype=self.dtype, name=name)
+    def norm(self, name, kind=None):
+        """Returns a normalisation of this kind. Default: that of the blocks."""
+        kind = kind or self.options.normalization
+        return make_normalization(kind, epsilon=self.options.epsilon, dtype=self.dtype, name=name)
 
-    def embedding_norm(self, name):
-        """Returns the normalisation of embeddings with their positions, or `None`."""
-        if not self.options.embedding_norm:
-            return None
-        return make_normalization("layer_norm", epsilon=self.options.epsilon, dtype=self.dtype, name=name)
+    def final_norm(self, name):
+        """Returns the normalisation after pre-norm blocks; post-norm blocks end with their own: `None`."""
+        return self.norm(name) if self.options.normalize_first else None
 
     def attention_positions(self, causal):
-        """Returns the positions of each self-attention of a stack, `num_layers` objects or `None`.
+        """Returns the positions of each self-attention of the stack, `num_layers` objects or `None`.
 
-        The layers share the biases of T5 (Raffel et al. 2020, section 2.1) unless `share_positions` says that they do
-        not, and nothing else.
+        Only the biases of T5 (Raffel et al. 2020, section 2.1) are shared by the layers, if `share_positions` is true.
         """
         if self.options.positions in T5_POSITIONS and self.options.share_positions:
-            return [self._positions(causal)] * self.num_layers
-        return [self._positions(causal) for _ in range(self.num_layers)]
+            return [self._positions(causal)] * self.stack.num_layers
+        return [self._positions(causal) for _ in range(self.stack.num_layers)]
 
     def _positions(self, causal):
+        options, kind = self.options, self.options.positions
         arguments = {"dtype": self.dtype, "name": "positions"}
-        kind = self.options.positions
-        distance = self.options.max_distance or MAX_DISTANCES.get(kind)
+        distance = options.max_distance or MAX_DISTANCES.get(kind)
         if kind in ROTARY_POSITIONS:
-            arguments |= {"max_wavelength": self.options.max_wavelength, "fraction": self.options.rotary_fraction}
-            arguments["scaling"] = self.options.rope_parameters(self.max_length)
-            # To both sides, xpos would favour what is after the query.
+            arguments |= {"max_wavelength": options.max_wavelength, "fraction": options.rotary_fraction}
+            arguments["scaling"] = options.rope_parameters(self.max_length)
+            # The decay of xpos is one-sided: in an encoder, it would favour the keys after the query.
             return (layers.XPosPositions if kind == "xpos" and causal else layers.RotaryPositions)(**arguments)
+        if kind == "alibi" and causal:
+            return layers.ALiBiPositions(**arguments)
         if kind == "alibi":
-            first_slope = self.options.alibi_slope
-            return layers.ALiBiPositions(**arguments) if causal else TwoSidedALiBiPositions(first_slope, **arguments)
+            return TwoSidedALiBiPositions(options.alibi_slope, **arguments)
         if kind == "relative":
-            return layers.ShawRelativePositions(distance, initializer=self._relative_initializer(), **arguments)
+            stddev = options.relative_stddev
+            initializer = keras.initializers.RandomNormal(stddev=stddev) if stddev else "glorot_uniform"
+            return layers.ShawRelativePositions(distance, initializer=initializer, **arguments)
         if kind in T5_POSITIONS:
             return layers.T5RelativePositions(max_distance=distance, bidirectional=not causal, **arguments)
         return None
 
-    def _relative_initializer(self):
-        stddev = self.options.relative_stddev
-        return keras.initializers.RandomNormal(stddev=stddev) if stddev else "glorot_uniform"
-
     def _score(self):
         if self.options.score == "cosine":
-            return layers.CosineScore(FIRST_TEMPERATURE, learn_temperature=True, dtype=self.dtype)
+            return layers.CosineScore(INITIAL_TEMPERATURE, learn_temperature=True, dtype=self.dtype)
         return model_score(self.options.score, self.dtype)
 
-    def _attention_arguments(self, name, positions):
+    def _head_arguments(self, name, positions):
+        """Returns the arguments of all attention with heads of queries and keys."""
         return {
             "num_heads": self.options.num_heads,
             "key_dim": self.options.head_dim,
@@ -148,7 +131,8 @@ class TransformerLayers:
             "name": name,
         }
 
-    def _compared(self):
+    def _score_arguments(self):
+        """Returns the further arguments of attention with scores."""
         return {
             "score": self._score(),
             "share_score": self.options.share_score,
@@ -157,99 +141,106 @@ class TransformerLayers:
             "dropout": self.options.attention_dropout,
         }
 
-    def _rule(self, block, causal):
-        """Returns the rule of what the self-attention of a block sees, or `None` for everything."""
-        options, every = self.options, getattr(self.options, "full_attention_every", 0)
-        if every and (block + 1) % every == 0:
+    def _visibility_rule(self, block, causal):
+        """Returns the rule for the mask of a block's self-attention, or `None` without one."""
+        options, visibility, every = self.options, self.stack.visibility, self.stack.full_attention_every
+        if visibility == "full" or (every and (block + 1) % every == 0):
             return None
-        window = layers.SlidingWindow(options.window, 0 if causal else None)
-        if self.visibility == "window":
-            return window
-        if self.visibility == "dilated":
+        if visibility == "dilated":
             return layers.Dilated(options.window, options.dilation)
-        if self.visibility == "global":
-            return window | layers.GlobalTokens(range(options.global_tokens))
-        if self.visibility == "block_sparse":
+        if visibility == "block_sparse":
             summaries = layers.SummaryTokens(options.block_size, options.summary_tokens)
             return layers.LocalBlocks(options.block_size) | summaries
-        return layers.TopBlocks(options.block_size, options.num_blocks) if self.visibility == "top_blocks" else None
+        if visibility == "top_blocks":
+            return layers.TopBlocks(options.block_size, options.num_blocks)
+        window = layers.SlidingWindow(options.window, 0 if causal else None)
+        return window if visibility == "window" else window | layers.GlobalTokens(range(options.global_tokens))
 
     def full_attention(self, name, positions=None, rule=None):
-        """Returns attention of a sequence to another one, or with positions to itself, to all that the rule shows."""
-        arguments = self._attention_arguments(name, positions) | self._compared() | {"visibility": rule}
+        """Returns cross-attention, or with positions full self-attention, with a rule for its mask."""
+        arguments = self._head_arguments(name, positions) | self._score_arguments() | {"visibility": rule}
         if not self.options.num_key_value_heads:
             return layers.MultiHeadAttention(**arguments)
         return layers.GroupedQueryAttention(num_key_value_heads=self.options.num_key_value_heads, **arguments)
 
-    def _mixing(self, name, block, causal):
-        """Returns what stands in place of self-attention without queries and keys, or `None`."""
-        options, arguments = self.options, {"use_bias": self.options.use_bias, "dtype": self.dtype, "name": name}
-        if self.kind in CONVOLUTIONS:
-            kind = layers.DynamicConvolution if self.kind == "dynamic_conv" else layers.LightweightConvolution
-            padding = "causal" if causal else "same"
-            width, rate = options.kernel_width(block), options.attention_dropout
-            return kind(options.num_heads, width, padding, dropout=rate, **arguments)
-        if self.kind == "average":
-            return layers.AverageAttention(options.intermediate_dim, **arguments)
-        return layers.SSRU(**arguments) if self.kind == "ssru" else None
-
-    def _variant(self, kind, arguments, block):
-        """Returns attention of one of the `VARIANTS`; heads are as large as others, in both parts or without R."""
-        if kind == "talking_heads":
-            return layers.TalkingHeadsAttention(**arguments)
-        size = self.options.head_dim
-        arguments |= {"value_dim": arguments["value_dim"] or size}
-        refused = ("query_dim", "share_score")
-        if kind == "differential":
-            part, first = max(size // 2, 1), 0.8 - 0.6 * math.exp(-0.3 * block)  # section 2.1 of the paper
-            arguments |= {"key_dim": part, "initial_lambda": first}
-            return layers.DifferentialAttention(**_without(arguments, refused))
-        rope = max(size // 4 * 2, 2)
-        latent = {"latent_dim": self.options.latent_dim or 4 * size, "rope_dim": rope, "key_dim": size + rope}
-        return layers.MultiHeadLatentAttention(**_without(arguments | latent, (*refused, "score", "qk_norm")))
-
     def self_attention(self, name, positions=None, block=0, causal=False):
-        """Returns the attention of a sequence to itself, with one of `attention_positions`.
+        """Returns the self-attention of a block, or the layer in its place.
 
         Args:
             name: Name of the layer.
             positions: One of `attention_positions`.
             block: Number of the block, from 0.
-            causal: Whether no position sees a later one.
+            causal: Whether the layer is called with a causal mask.
         """
-        kind = self.kind
-        mixing = self._mixing(name, block, causal)
-        if mixing is not None:
-            return mixing
+        options, kind = self.options, self.stack.self_attention
         if kind == "full":
-            return self.full_attention(name, positions, self._rule(block, causal))
-        arguments = self._attention_arguments(name, positions)
+            return self.full_attention(name, positions, self._visibility_rule(block, causal))
+        if kind in WITHOUT_HEADS:
+            return self._without_heads(name, block, causal)
+        heads = self._head_arguments(name, positions)
         if kind == "linear":
-            return layers.LinearAttention(**arguments)
+            return layers.LinearAttention(**heads)
         if kind == "performer":
-            return layers.PerformerAttention(num_features=self.options.num_features, **arguments)
-        if kind in VARIANTS:
-            return self._variant(kind, arguments | self._compared() | {"visibility": self._rule(block, causal)}, block)
-        if kind in BY_STATES:
-            return BY_STATES[kind](**arguments)
-        arguments |= self._compared()
+            return layers.PerformerAttention(num_features=options.num_features, **heads)
+        if kind == "retention":
+            return layers.MultiScaleRetention(**heads)
+        if kind == "gated_linear":
+            return layers.GatedLinearAttention(**heads)
+        if kind == "delta_rule":
+            return layers.DeltaRuleAttention(**heads)
+        arguments = heads | self._score_arguments()
         if kind == "local":
-            return layers.SlidingWindowAttention(window=self.options.window, **arguments)
-        return layers.BlockLocalAttention(block_size=self.options.window, **arguments)
+            return layers.SlidingWindowAttention(window=options.window, **arguments)
+        if kind == "block_local":
+            return layers.BlockLocalAttention(block_size=options.window, **arguments)
+        arguments["visibility"] = self._visibility_rule(block, causal)
+        if kind == "talking_heads":
+            return layers.TalkingHeadsAttention(**arguments)
+        return self._differential(arguments, block) if kind == "differential" else self._latent(arguments)
+
+    def _without_heads(self, name, block, causal):
+        """Returns the layer in place of self-attention for a kind without heads of queries and keys."""
+        options, kind = self.options, self.stack.self_attention
+        arguments = {"use_bias": options.use_bias, "dtype": self.dtype, "name": name}
+        if kind == "average":
+            return layers.AverageAttention(options.intermediate_dim, **arguments)
+        if kind == "ssru":
+            return layers.SSRU(**arguments)
+        make = layers.DynamicConvolution if kind == "dynamic_conv" else layers.LightweightConvolution
+        width, padding = options.kernel_width(block), "causal" if causal else "same"
+        return make(options.num_heads, width, padding, dropout=options.attention_dropout, **arguments)
+
+    def _differential(self, arguments, block):
+        """Returns differential attention, both parts of whose heads have together the size of other heads."""
+        size = self.options.head_dim
+        sizes = {"key_dim": max(size // 2, 1), "value_dim": arguments["value_dim"] or size}
+        initial_lambda = 0.8 - 0.6 * math.exp(-0.3 * block)  # section 2.1 of the paper
+        arguments = _without(arguments | sizes, "query_dim", "share_score")
+        return layers.DifferentialAttention(initial_lambda=initial_lambda, **arguments)
+
+    def _latent(self, arguments):
+        """Returns latent attention; without their rotated part R, its heads have the size of other heads."""
+        size = self.options.head_dim
+        rope_dim = max(size // 4 * 2, 2)
+        sizes = {"key_dim": size + rope_dim, "value_dim": arguments["value_dim"] or size}
+        arguments = _without(arguments | sizes, "query_dim", "share_score", "score", "qk_norm")
+        latent_dim = self.options.latent_dim or 4 * size
+        return layers.MultiHeadLatentAttention(latent_dim=latent_dim, rope_dim=rope_dim, **arguments)
 
     def _feed_forward(self):
+        options = self.options
         try:
-            activation = get_activation(self.options.activation)
+            activation = get_activation(options.activation)
         except ValueError as error:
             raise InputError(
-                "`activation` must be one that Keras knows, such as relu, gelu or silu, or gelu_tanh. "
-                f"Received: activation={self.options.activation!r}."
+                "`activation` must be a name of Keras, such as relu, gelu or silu, or gelu_tanh. "
+                f"Received: activation={options.activation!r}."
             ) from error
-        return (layers.GatedFeedForward if self.options.gated else layers.FeedForward)(
-            self.options.intermediate_dim,
+        return (layers.GatedFeedForward if options.gated else layers.FeedForward)(
+            options.intermediate_dim,
             activation,
-            self.options.feed_forward_dropout,
-            use_bias=self.options.use_bias,
+            options.feed_forward_dropout,
+            use_bias=options.use_bias,
             dtype=self.dtype,
             name="feed_forward",
         )
@@ -266,18 +257,18 @@ class TransformerLayers:
         }
 
 
-def _without(arguments, names):
+def _without(arguments, *names):
     return {name: argument for name, argument in arguments.items() if name not in names}
 
 
 def run_encoder_blocks(blocks, hidden, norm, return_attention_scores=False, **arguments):
-    """Returns what a stack of encoder blocks makes of activations [B, T, D], and the weights of each block.
+    """Returns the output of a stack of encoder blocks [B, T, D], and the attention weights of each block.
 
     Args:
-        blocks: From `TransformerLayers.encoder_blocks`.
+        blocks: Result of `TransformerLayers.encoder_blocks`.
         hidden: [B, T, D].
-        norm: From `TransformerLayers.final_norm`.
-        return_attention_scores: Whether the weights are wanted; if not, there are none in the list.
+        norm: Result of `TransformerLayers.final_norm`.
+        return_attention_scores: Whether to return the weights; otherwise their list is empty.
         **arguments: Other arguments of each block's call.
     """
     weights = []
@@ -290,14 +281,14 @@ def run_encoder_blocks(blocks, hidden, norm, return_attention_scores=False, **ar
 
 
 def decoding_cache(attention, batch_size, max_length):
-    """Returns an empty cache of a decoder's self-attention, which keeps no more than what it sees if that is bounded.
+    """Returns an empty cache for the self-attention of a decoder; for a window, only for the positions in the window.
 
     Args:
         attention: The layer.
         batch_size: B.
-        max_length: Room for positions, or `None` for a cache that grows.
+        max_length: Capacity in positions, or `None` for a cache that grows.
     """
-    reach = getattr(attention, "reach", None)
+    reach = attention.reach if isinstance(attention, layers.BaseAttention) else None
     if isinstance(max_length, int) and reach is not None and attention.kept_first + reach < max_length:
         return attention.create_cache(batch_size, rolling=True)
     return attention.create_cache(batch_size, max_length)

@@ -8,7 +8,7 @@ from support.text_models import DROPPED, TOKENS, sentences
 from support.tiers import nightly_unless
 
 import zoo
-from zoo.models.shared.word_dropout import WordDropout
+from zoo.models.shared.pooling import WordDropout
 from zoo.vocabulary import END, PAD, UNKNOWN
 
 

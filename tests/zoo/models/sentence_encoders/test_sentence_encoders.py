@@ -5,7 +5,7 @@ from support.model_cases import case, create
 from support.models import numpy
 from support.text_models import TEXTS
 
-from zoo.models.shared.transformer_text_encoder import segments
+from zoo.models.shared.text_encoder import segments
 from zoo.vocabulary import END, PAD, START
 
 

@@ -12,8 +12,7 @@ from zoo.decoding_options import TranslationOptions
 from zoo.errors import InputError
 from zoo.inference.translator import Translator
 from zoo.layers.core.dropout import Dropout
-from zoo.models.seq2seq.recurrent_base import NOISE, StartStates
-from zoo.models.seq2seq.recurrent_layers import MaskedInputCell, OneWayEncoder
+from zoo.models.seq2seq.recurrent_layers import NOISE, MaskedInputCell, OneWayEncoder, StartStates
 from zoo.vocabulary import PAD
 
 LUONG = SMALL["luong_dot"][0]

@@ -10,7 +10,7 @@ from support.seq2seq_models import batch, create, logits, unbuilt, without_weigh
 import zoo
 from zoo import layers
 from zoo.layers.scores import SCORES
-from zoo.models.shared.transformer_options import INPUT_POSITIONS, POSITIONS, T5_POSITIONS
+from zoo.models.shared.position_options import INPUT_POSITIONS, POSITIONS, T5_POSITIONS
 from zoo.vocabulary import START
 
 SMALL = {"num_layers": 1, "model_dim": 6, "intermediate_dim": 11, "num_heads": 3, "dropout": 0.25}

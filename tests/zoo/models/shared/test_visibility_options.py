@@ -11,8 +11,8 @@ from support.tiers import nightly_unless
 
 from zoo import layers
 from zoo.models.catalog.transformers import EncoderDecoderOptions
+from zoo.models.shared.attention_options import VISIBILITIES
 from zoo.models.shared.transformer_layers import TransformerLayers
-from zoo.models.shared.transformer_options import VISIBILITIES
 
 SIZES = {"source_vocab_size": 13, "target_vocab_size": 13}
 TINY = {"model_dim": 16, "num_heads": 2, "intermediate_dim": 5, "num_layers": 1}
