@@ -183,7 +183,7 @@ def check_own_start(run):
     size = max(run.reader.original_ids) + 1
     assert (written.config["decoder_start_token_id"], written.config["vocab_size"]) == (size, size + 1)
     assert written.files["generation_config.json"]["bad_words_ids"] == [[1], [size]]
-    with pytest.raises(InputError, match="CTranslate2 has nothing but start and end.*eng_Latn"):
+    with pytest.raises(InputError, match="CTranslate2 supports only start and end.*eng_Latn"):
         exported(run, "ctranslate2")
 
 
@@ -232,7 +232,7 @@ def test_what_no_family_has_is_refused_and_nothing_is_left(text_workdir, lines_r
     with pytest.raises(InputError, match="no family.*rnnsearch"):
         write("preset:dates_rnnsearch", f"hf:{tmp_path / 'out'}")
     assert not list(tmp_path.iterdir())
-    refused(lines_run, "hf", {}, "GPT-2 has")  # of characters
+    refused(lines_run, "hf", {}, "GPT-2 supports")  # its tokens are characters
 
 
 WINDOWS = {"llama": (None, "mistral"), "qwen3": (None, "qwen3"), "gemma2": (["full_attention"] * 3, "gemma2")}

@@ -94,7 +94,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "a key of generation_config.json that changes answers is accepted",
         "zoo/checkpoints/accounting.py",
-        "if value in (None, False, [], {}) or key in _NO_OTHER_ANSWERS:",
+        "if value in (None, False, [], {}) or key in _GENERATION_KEYS:",
         "if True:",
         _REFUSED,
     ),

@@ -275,7 +275,9 @@ def to_ctranslate2(trained: Trained) -> Exported:
     trained.check("CTranslate2", _USED)
     if options["positions"] not in _POSITIONS:
         known, received = " and ".join(_POSITIONS), f"positions={options['positions']!r}"
-        raise InputError(f"An encoder-decoder of CTranslate2 has positions {known} only. Received: {received}.")
+        raise InputError(
+            f"An encoder-decoder of CTranslate2 supports only the positions {known}. Received: {received}."
+        )
     orders = _orders(trained)
     tokens = {side: tokens_of(trained.tokenizers[side], order) for side, order in orders.items()}
     target = special_names(tokens["target"], orders["target"])

@@ -21,8 +21,8 @@ from zoo.checkpoints.families.ctranslate2_layers import (
     tokens_of,
     under,
 )
+from zoo.checkpoints.families.decoders import QK_EPSILON
 from zoo.checkpoints.families.layouts import Mapped, Rows, rows_of_tokens, tables, write_mapped
-from zoo.checkpoints.families.llama import QK_EPSILON
 from zoo.checkpoints.tokenizers import decoder_files
 from zoo.checkpoints.vocabulary import Arrangement
 from zoo.errors import InputError
@@ -55,7 +55,7 @@ def to_ctranslate2(trained: Trained) -> Exported:
     for name, known in (("positions", (*_TABLES, "rotary")), ("rope_scaling", tuple(_SCALINGS))):
         if options[name] not in known:
             received = f"{name}={options[name]!r}"
-            raise InputError(f"CTranslate2 has {name} {', '.join(known)} only. Received: {received}.")
+            raise InputError(f"CTranslate2 supports only {name} {', '.join(known)}. Received: {received}.")
     if options["qk_norm"] and options["epsilon"] != QK_EPSILON:
         received = f"epsilon={options['epsilon']}"
         raise InputError(f"CTranslate2 has one epsilon, with qk_norm {QK_EPSILON}. Received: {received}.")

@@ -37,7 +37,7 @@ def activation_number(activation: str) -> int:
     numbers = {name: number for number, name in ACTIVATIONS.items()}
     if activation not in numbers:
         known = ", ".join(numbers)
-        raise InputError(f"CTranslate2 has the activations {known} only. Received: activation={activation!r}.")
+        raise InputError(f"CTranslate2 supports only the activations {known}. Received: activation={activation!r}.")
     return numbers[activation]
 
 

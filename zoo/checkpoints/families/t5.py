@@ -147,7 +147,7 @@ def to_t5(trained: Trained) -> Exported:
     model, options = trained.model, trained.options
     trained.check("T5", {*_SAME.values(), *_DROPOUTS, *_OTHERS, "share_positions", "tied_embeddings"}, **_FIXED)
     if options["tied_embeddings"] == "target":
-        raise InputError("T5 has tied_embeddings='all' or 'none' only. Received: tied_embeddings='target'.")
+        raise InputError("T5 supports only tied_embeddings='all' or 'none'. Received: tied_embeddings='target'.")
     activation, shared = activation_name("T5", options["activation"]), options.get("share_positions", True)
     if options["gated"] and activation == "gelu":
         raise InputError("A T5 with gates has no exact GELU, but activation='gelu_tanh'. Received: activation='gelu'.")
