@@ -9,6 +9,7 @@ from zoo.models.shared.transformer_options import (
     CAUSAL_SELF_ATTENTIONS,
     MODERN,
     QWEN,
+    ROTARY_POSITIONS,
     SELF_ATTENTIONS,
     TransformerOptions,
 )
@@ -41,6 +42,14 @@ class CausalLMOptions(TransformerOptions, LanguageModelOptions):
         "Whether what each part of a block returns is normalised, too, before it is added, as in Gemma 2; with "
         "`normalize_first`.",
     )
+    res_post_norm: bool = flag(
+        False,
+        "Whether what each part of a block returns is normalised before it is added, and nothing else in the block, as "
+        "in OLMo 2; without `normalize_first`.",
+    )
+    qk_norm_across_heads: bool = flag(
+        False, "Whether `qk_norm` normalises all heads of a position together, as in OLMo 2, and not one by one."
+    )
     output_softcap: float = number(
         0.0, "c, which no logit exceeds, as in Gemma 2: c · tanh(logit / c); 0 for no limit.", minimum=0
     )
@@ -48,6 +57,15 @@ class CausalLMOptions(TransformerOptions, LanguageModelOptions):
         0,
         "n: with a `visibility` each n-th block attends to everything all the same, as each second one of Gemma 2; 0: "
         "none does.",
+    )
+    no_positions_every: int = count(
+        0, "n: each n-th block has no positions in its attention, as each fourth one of SmolLM3; 0: none does."
+    )
+    window_wavelength: float = number(
+        0.0,
+        "w of rotary positions in blocks with a `visibility`, without a `rope_scaling`, as in Gemma 3, where the "
+        "others have `max_wavelength`; 0: all have that.",
+        minimum=0,
     )
     self_attention: str = choice(
         "full",
@@ -76,6 +94,19 @@ class CausalLMOptions(TransformerOptions, LanguageModelOptions):
         for name in ("parallel_residual", "sandwich_norm"):
             if getattr(self, name) and not self.normalize_first:
                 raise InputError(f"`{name}` needs `normalize_first`. Received: {name}=true, normalize_first=false.")
+        if self.res_post_norm and self.normalize_first:
+            raise InputError("`res_post_norm` needs normalize_first=false. Received: normalize_first=true.")
+        if self.qk_norm_across_heads and not self.qk_norm:
+            raise InputError("`qk_norm_across_heads` needs `qk_norm`. Received: qk_norm=false.")
+        if self.window_wavelength and (self.positions not in ROTARY_POSITIONS or self.visibility == "full"):
+            raise InputError(
+                f"`window_wavelength` is for the positions {' and '.join(ROTARY_POSITIONS)} with a `visibility` such "
+                f"as window. Received: positions={self.positions!r}, visibility={self.visibility!r}."
+            )
+        if 0 < self.window_wavelength <= 1:
+            raise InputError(
+                f"`window_wavelength` must be above 1, or 0. Received: window_wavelength={self.window_wavelength}."
+            )
         if self.full_attention_every and self.visibility == "full":
             raise InputError(
                 "`full_attention_every` is for a `visibility` such as window. "

@@ -68,6 +68,7 @@ class TransformerLayers:
                 self.self_attention("attention", positions, index, causal),
                 parallel_residual=getattr(self.options, "parallel_residual", False),
                 sandwich_norm=getattr(self.options, "sandwich_norm", False),
+                res_post_norm=getattr(self.options, "res_post_norm", False),
                 **self._block_arguments(f"{name}_{index}"),
             )
             for index, positions in enumerate(self.attention_positions(causal))
@@ -85,8 +86,8 @@ class TransformerLayers:
         ]
 
     def final_norm(self, name):
-        """Returns the normalisation after a stack of pre-norm blocks; post-norm blocks end with their own: `None`."""
-        if not self.options.normalize_first:
+        """Returns the normalisation after a stack of blocks, `None` for post-norm blocks, which end with their own."""
+        if not self.options.normalize_first and not getattr(self.options, "res_post_norm", False):
             return None
         return make_normalization(self.options.normalization, epsilon=self.options.epsilon, dtype=self.dtype, name=name)
 
@@ -104,15 +105,21 @@ class TransformerLayers:
         """
         if self.options.positions in T5_POSITIONS and self.options.share_positions:
             return [self._positions(causal)] * self.num_layers
-        return [self._positions(causal) for _ in range(self.num_layers)]
+        skipped = getattr(self.options, "no_positions_every", 0)
+        return [
+            None if skipped and (block + 1) % skipped == 0 else self._positions(causal, block)
+            for block in range(self.num_layers)
+        ]
 
-    def _positions(self, causal):
+    def _positions(self, causal, block=0):
         arguments = {"dtype": self.dtype, "name": "positions"}
         kind = self.options.positions
         distance = self.options.max_distance or MAX_DISTANCES.get(kind)
         if kind in ROTARY_POSITIONS:
-            arguments |= {"max_wavelength": self.options.max_wavelength, "fraction": self.options.rotary_fraction}
-            arguments["scaling"] = self.options.rope_parameters(self.max_length)
+            wavelength = self._is_windowed(block) and getattr(self.options, "window_wavelength", 0.0)
+            scaling = None if wavelength else self.options.rope_parameters(self.max_length)
+            arguments |= {"max_wavelength": wavelength or self.options.max_wavelength, "scaling": scaling}
+            arguments["fraction"] = self.options.rotary_fraction
             # To both sides, xpos would favour what is after the query.
             return (layers.XPosPositions if kind == "xpos" and causal else layers.RotaryPositions)(**arguments)
         if kind == "alibi":
@@ -142,6 +149,7 @@ class TransformerLayers:
             "output_projection": self.options.output_projection,
             "positions": positions,
             "qk_norm": self.options.qk_norm,
+            "qk_norm_across_heads": getattr(self.options, "qk_norm_across_heads", False),
             "output_gate": self.options.output_gate,
             "use_bias": self.options.use_bias,
             "dtype": self.dtype,
@@ -157,10 +165,15 @@ class TransformerLayers:
             "dropout": self.options.attention_dropout,
         }
 
+    def _is_windowed(self, block):
+        """Returns whether the `visibility` is that of a block, counted from 0, which else attends to everything."""
+        every = getattr(self.options, "full_attention_every", 0)
+        return self.visibility != "full" and not (every and (block + 1) % every == 0)
+
     def _rule(self, block, causal):
-        """Returns the rule of what the self-attention of a block sees, or `None` for everything."""
-        options, every = self.options, getattr(self.options, "full_attention_every", 0)
-        if every and (block + 1) % every == 0:
+        """Returns the visibility rule of the self-attention of a block, or `None` for everything."""
+        options = self.options
+        if not self._is_windowed(block):
             return None
         window = layers.SlidingWindow(options.window, 0 if causal else None)
         if self.visibility == "window":
