@@ -7,9 +7,9 @@ import numpy as np
 
 from zoo.checkpoints.checkpoint import Checkpoint
 from zoo.checkpoints.families.base import ACTIVATIONS, Imported, Trained, Weights, paired
-from zoo.checkpoints.families.layouts import Mapped, linear
+from zoo.checkpoints.families.layouts import Columns, Layout, Mapped, Reordered, linear, normalization, rows_of_tokens
 from zoo.checkpoints.families.rotary import SCALING, rope_parameters, rotary
-from zoo.checkpoints.tokenizers import text_tokenizer, unknown_of
+from zoo.checkpoints.tokenizers import decoder_files, text_tokenizer, unknown_of
 from zoo.checkpoints.vocabulary import NEW, Arrangement, arrange, others_as_option, written_ends
 from zoo.errors import InputError
 from zoo.vocabulary import PAD, START
@@ -92,29 +92,31 @@ def whole_rotary(checkpoint: Checkpoint) -> dict[str, Any]:
     return options
 
 
-_WINDOWED, _FULL = "sliding_attention", "full_attention"
+WINDOWED, FULL = "sliding_attention", "full_attention"
 
 
-def windows(checkpoint: Checkpoint, default: Sequence[bool]) -> dict[str, Any]:
-    """Returns the options of attention windows that are shorter than the longest text.
+def windows(checkpoint: Checkpoint, default: Sequence[bool], always: bool = False) -> dict[str, Any]:
+    """Returns the options of attention windows, or none if no layer has one that is shorter than the longest text.
 
     Args:
         checkpoint: The checkpoint.
         default: Which layers have a window if `layer_types` is missing.
+        always: Whether longer windows matter, too, as their layers differ in something else.
 
     Raises:
         InputError: If some layers have windows, but not all, nor all except each n-th one.
     """
-    kinds = checkpoint.option("layer_types") or [_WINDOWED if windowed else _FULL for windowed in default]
-    if len(kinds) != len(default) or {*kinds} - {_WINDOWED, _FULL}:
+    kinds = checkpoint.option("layer_types") or [WINDOWED if windowed else FULL for windowed in default]
+    if len(kinds) != len(default) or {*kinds} - {WINDOWED, FULL}:
         raise InputError(
-            f"{checkpoint.config_file}: layer_types must be {_WINDOWED} or {_FULL}, for each of {len(default)} layers. "
+            f"{checkpoint.config_file}: layer_types must be {WINDOWED} or {FULL}, for each of {len(default)} layers. "
             f"Received: {kinds}."
         )
     window = checkpoint.option("sliding_window")
-    if not window or window >= checkpoint.option("max_position_embeddings") or _WINDOWED not in kinds:
+    is_short = always or (window and window < checkpoint.option("max_position_embeddings"))
+    if not window or not is_short or WINDOWED not in kinds:
         return {}
-    every = kinds.index(_FULL) + 1 if _FULL in kinds else 0
+    every = kinds.index(FULL) + 1 if FULL in kinds else 0
     if kinds != _layer_types(every, len(kinds)):
         raise InputError(
             f"{checkpoint.config_file}: windows must be those of all layers, or of all but each n-th one. "
@@ -130,7 +132,7 @@ def windows(checkpoint: Checkpoint, default: Sequence[bool]) -> dict[str, Any]:
 
 def _layer_types(every: int, num_layers: int) -> list[str]:
     """Returns `layer_types` where each n-th layer, or for 0 none, attends to everything."""
-    return [_FULL if every and number % every == 0 else _WINDOWED for number in range(1, num_layers + 1)]
+    return [FULL if every and number % every == 0 else WINDOWED for number in range(1, num_layers + 1)]
 
 
 _SAME = {  # our options by their keys in config.json
@@ -186,6 +188,33 @@ def window_config(options: Mapping[str, Any]) -> dict[str, Any]:
     return {"sliding_window": options["window"] + 1, "layer_types": kinds}
 
 
+def decoder_tokenizer(trained: Trained, family: str) -> tuple[dict[str, Any], Arrangement]:
+    """Returns the files of the tokenizer by name, and the order of the tokens.
+
+    Args:
+        trained: The model.
+        family: The name of the family, for the error.
+
+    Raises:
+        InputError: If the family does not support the tokenizer, or its start token.
+    """
+    files, order, begins = decoder_files(trained.tokenizers["text"], rows_of_tokens(trained.model), family)
+    if begins != trained.options["start_symbol"]:
+        received = f"Received: start_symbol={trained.options['start_symbol']}"
+        raise InputError(f"With this tokenizer {family} supports only start_symbol={begins}. {received}.")
+    return files, order
+
+
+def check_epsilon(family: str, epsilon: float) -> None:
+    """Checks that normalisations have the ε of our normalisation of queries and keys.
+
+    Raises:
+        InputError: If they have another one.
+    """
+    if epsilon != QK_EPSILON:
+        raise InputError(f"With qk_norm {family} supports only epsilon={QK_EPSILON}. Received: epsilon={epsilon}.")
+
+
 QKV = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
 ATTENTION = (*QKV, "self_attn.o_proj")
 FEED_FORWARD = ("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj")
@@ -201,6 +230,17 @@ def projections(model: Any) -> dict[str, list[Any]]:
         for name, layer in zip(layers, (*attending, *gated), strict=True):
             layers[name].append(layer)
     return layers
+
+
+def used_biases(model: Any) -> set[str]:
+    """Returns the names of the projections of our model that have biases other than zero."""
+    layers_by_name = projections(model).items() if model.use_bias else ()
+    return {name for name, layers in layers_by_name if any(np.any(layer.bias) for layer in layers)}
+
+
+def has_biases(checkpoint: Checkpoint) -> bool:
+    """Returns whether a projection of the checkpoint has biases."""
+    return any(checkpoint.has(f"model.layers.0.{name}.bias") for name in (*ATTENTION, *FEED_FORWARD))
 
 
 def biased_projections(checkpoint: Checkpoint, model: Any) -> set[str]:
@@ -235,3 +275,19 @@ def projection_tensors(model: Any, biased: Collection[str] = ()) -> Iterator[Map
             is_rotated = name in ("self_attn.q_proj", "self_attn.k_proj")
             outputs = paired(np.arange(layer.kernel.shape[1]), head_dim) if is_rotated else None
             yield from linear(f"model.layers.{index}.{name}", layer, outputs=outputs, bias=name in biased)
+
+
+def qk_norm_tensors(model: Any, query: Layout | None = None, key: Layout | None = None) -> Iterator[Mapped]:
+    """Yields the tensors of the normalisations of queries and keys, if the model has them.
+
+    Args:
+        model: The model.
+        query: The layout of the scale of queries in our order. Default: `Columns()`.
+        key: That of keys.
+    """
+    for index, block in enumerate(model.blocks if model.qk_norm else ()):
+        norms = ("q_norm", block.attention.query_norm, query), ("k_norm", block.attention.key_norm, key)
+        for name, norm, layout in norms:
+            places = paired(np.arange(norm.scale.shape[0]), model.options.head_dim)
+            layout = Reordered(places, 0, layout or Columns())
+            yield from normalization(f"model.layers.{index}.self_attn.{name}", norm, layout)

@@ -1,9 +1,10 @@
-"""Llama and its relatives (`llama`, `mistral`, `qwen2`, `qwen3`): RMS norm, rotary positions, gates, grouped heads."""
+"""Llama and its relatives (`llama`, `mistral`, `qwen2`, `qwen3`, `smollm3`).
 
-from collections.abc import Collection, Iterator
+They have RMS norm, rotary positions, gated feed-forward networks and grouped heads.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
-
-import numpy as np
 
 from zoo.checkpoints.checkpoint import Checkpoint
 from zoo.checkpoints.families.base import (
@@ -12,7 +13,6 @@ from zoo.checkpoints.families.base import (
     Trained,
     Weights,
     activation_name,
-    paired,
     register_family,
     register_writer,
 )
@@ -26,33 +26,33 @@ from zoo.checkpoints.families.decoders import (
     TABLES,
     WINDOW_OPTIONS,
     biased_projections,
+    check_epsilon,
     decoder,
     decoder_config,
+    decoder_tokenizer,
+    has_biases,
     ignore_repeated,
     missing_biases,
     projection_tensors,
-    projections,
+    qk_norm_tensors,
+    used_biases,
     whole_rotary,
     window_config,
     windows,
 )
-from zoo.checkpoints.families.layouts import (
-    Columns,
-    Mapped,
-    Reordered,
-    normalization,
-    read_mapped,
-    rows_of_tokens,
-    tables,
-    write_mapped,
-)
+from zoo.checkpoints.families.layouts import Mapped, normalization, read_mapped, tables, write_mapped
 from zoo.checkpoints.families.rotary import check_scaling
-from zoo.checkpoints.tokenizers import decoder_files
 from zoo.checkpoints.vocabulary import Arrangement
 from zoo.errors import InputError
 
-_QWEN = {"vocab_size": 151936, "intermediate_size": 22016, "num_key_value_heads": 32, "max_position_embeddings": 32768}
-_DEFAULTS = {
+_QWEN = {
+    "vocab_size": 151936,
+    "intermediate_size": 22016,
+    "num_key_value_heads": 32,
+    "max_position_embeddings": 32768,
+    "sliding_window": 4096,
+}
+_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "llama": {"bos_token_id": 1, "eos_token_id": 2},
     "mistral": {
         "intermediate_size": 14336,
@@ -62,8 +62,28 @@ _DEFAULTS = {
         "bos_token_id": 1,
         "eos_token_id": 2,
     },
-    "qwen2": {**_QWEN, "sliding_window": 4096},
-    "qwen3": {**_QWEN, "sliding_window": 4096, "head_dim": 128},
+    "qwen2": _QWEN,
+    "qwen3": {**_QWEN, "head_dim": 128},
+    "smollm3": {
+        "vocab_size": 128256,
+        "hidden_size": 2048,
+        "num_hidden_layers": 36,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 4,
+        "max_position_embeddings": 32768,
+        "rope_theta": 2000000.0,
+        "pad_token_id": 128004,
+        "bos_token_id": 128000,
+        "eos_token_id": 128001,
+        "tie_word_embeddings": True,
+    },
+}
+_ARCHITECTURES = {
+    "llama": "LlamaForCausalLM",
+    "mistral": "MistralForCausalLM",
+    "qwen2": "Qwen2ForCausalLM",
+    "qwen3": "Qwen3ForCausalLM",
+    "smollm3": "SmolLM3ForCausalLM",
 }
 _OF_TENSORS = "the tensors show whether there are biases"
 
@@ -90,60 +110,81 @@ def llama(checkpoint: Checkpoint) -> Imported:
     layers = checkpoint.option("num_hidden_layers")
     if kind == "qwen3":
         checkpoint.option("rms_norm_eps", only=QK_EPSILON)
+    without_positions = _layers_without_positions(checkpoint, layers) if kind == "smollm3" else [False] * layers
     if kind == "llama" or not checkpoint.option("use_sliding_window", kind == "mistral"):
-        windowed = 0
+        windowed = [False] * layers
+    elif kind == "smollm3":
+        windowed = without_positions if checkpoint.option("sliding_window") else [False] * layers
     else:
-        windowed = layers if kind == "mistral" else layers - checkpoint.option("max_window_layers", 28)
+        first = 0 if kind == "mistral" else checkpoint.option("max_window_layers", 28)
+        windowed = [index >= first for index in range(layers)]
     options = {
         "activation": checkpoint.option("hidden_act"),
         "qk_norm": kind == "qwen3",
-        "use_bias": _has_bias(checkpoint),
+        "use_bias": has_biases(checkpoint),
         "scale_embeddings": False,
+        "no_positions_every": without_positions.index(True) + 1 if True in without_positions else 0,
         **whole_rotary(checkpoint),
-        **windows(checkpoint, [index >= layers - windowed for index in range(layers)]),
+        **windows(checkpoint, windowed),
     }
     return decoder(checkpoint, options, _weights)
 
 
-def _has_bias(checkpoint: Checkpoint) -> bool:
-    return any(checkpoint.has(f"model.layers.0.{name}.bias") for name in ("self_attn.q_proj", "mlp.up_proj"))
+def _layers_without_positions(checkpoint: Checkpoint, layers: int) -> list[bool]:
+    """Returns which layers of a SmolLM3 have no rotary positions; raises InputError unless it is each n-th one."""
+    file, interval = checkpoint.config_file, checkpoint.option("no_rope_layer_interval", 4)
+    uses_rope = checkpoint.option("no_rope_layers")  # 1 for layers with rotary positions, against its name
+    if uses_rope is None:
+        if not isinstance(interval, int) or interval < 1:
+            raise InputError(f"{file}: no_rope_layer_interval must be a positive integer. Received: {interval!r}.")
+        return _each_nth(interval, layers)
+    without = [not uses for uses in uses_rope[:layers]]
+    if without not in (_each_nth(every, layers) for every in range(1, layers + 2)):
+        raise InputError(
+            f"{file}: no_rope_layers must be 0 for each n-th of {layers} layers, and 1 for the others. "
+            f"Received: {uses_rope}."
+        )
+    return without
+
+
+def _each_nth(every: int, layers: int) -> list[bool]:
+    return [number % every == 0 for number in range(1, layers + 1)]
 
 
 @register_writer("zoo.models.language_models.causal_transformer:CausalLM", usual="causal_lm_modern")
 def to_llama(trained: Trained) -> Exported:
-    """Returns a language model as a checkpoint of Llama, Mistral, Qwen2 or Qwen3.
+    """Returns a language model as a checkpoint of Llama, Mistral, Qwen2, Qwen3 or SmolLM3.
 
-    It is Qwen3 with `qk_norm`, Qwen2 if only the projections of queries, keys and values have biases that are not zero,
-    Mistral if all layers have windows, and else Llama.
+    It is Qwen3 with `qk_norm`, SmolLM3 with `no_positions_every`, Qwen2 if only the projections of queries, keys and
+    values have biases that are not zero, Mistral if all layers have windows, and else Llama.
 
     Raises:
         InputError: If none of them supports an option or the tokenizer.
     """
     model, options = trained.model, trained.options
-    free = {*FREE, "qk_norm", "use_bias", "start_symbol", "feed_forward_dropout"}
+    free = {*FREE, "qk_norm", "use_bias", "start_symbol", "feed_forward_dropout", "no_positions_every"}
     free |= WINDOW_OPTIONS if options["visibility"] == "window" else set()
     trained.check("Llama", free, scale_embeddings=False)
     check_scaling("Llama", options)
-    if options["qk_norm"] and options["epsilon"] != QK_EPSILON:
-        received = f"Received: epsilon={options['epsilon']}"
-        raise InputError(f"With qk_norm Qwen3 supports only epsilon={QK_EPSILON}. {received}.")
+    if options["qk_norm"]:
+        check_epsilon("Qwen3", options["epsilon"])
     kind, biased = _kind(model)
     if kind == "llama" and options["visibility"] == "window":
         if biased or options["full_attention_every"]:
             raise InputError("Llama supports only visibility='full', Mistral only windows in all layers and no biases.")
         kind = "mistral"
-    files, order, begins = decoder_files(trained.tokenizers["text"], rows_of_tokens(model), "Llama")
-    if begins != options["start_symbol"]:
-        received = f"Received: start_symbol={options['start_symbol']}"
-        raise InputError(f"With this tokenizer Llama supports only start_symbol={begins}. {received}.")
+    files, order = decoder_tokenizer(trained, "Llama")
     config = {
         **decoder_config(trained, order),
-        "architectures": [f"{kind.capitalize()}ForCausalLM"],
+        "architectures": [_ARCHITECTURES[kind]],
         "model_type": kind,
         "hidden_act": activation_name("Llama", options["activation"]),
         "attention_bias": set(ATTENTION) <= biased,
         "mlp_bias": set(FEED_FORWARD) <= biased,
     }
+    if kind == "smollm3":
+        without = _each_nth(options["no_positions_every"], options["num_layers"])
+        config |= {"no_rope_layers": [int(not each) for each in without], **window_config(options)}
     if options["visibility"] == "window":
         windowed = window_config(options)
         if kind == "mistral":  # has windows in all layers
@@ -155,19 +196,18 @@ def to_llama(trained: Trained) -> Exported:
 
 def _kind(model: Any) -> tuple[str, set[str]]:
     """Returns the model type for one of our models, and the names of the projections that have biases in it."""
-    used = {
-        name
-        for name, layers in projections(model).items()
-        if model.use_bias and any(np.any(layer.bias) for layer in layers)
-    }
+    used = used_biases(model)
     if model.qk_norm:
         if used & {*FEED_FORWARD}:
             raise InputError("Qwen3 has no biases in its feed-forward networks; those of this model are not zero.")
+        if model.no_positions_every:
+            raise InputError("SmolLM3 supports only qk_norm=False. Received: qk_norm=True.")
         return "qwen3", {*ATTENTION} if model.use_bias else set()
-    if model.use_bias and used <= {*QKV}:
+    if model.use_bias and used <= {*QKV} and not model.no_positions_every:
         return "qwen2", {*QKV}
     biased = {*ATTENTION} if used & {*ATTENTION} else set()
-    return "llama", biased | ({*FEED_FORWARD} if used & {*FEED_FORWARD} else set())
+    biased |= {*FEED_FORWARD} if used & {*FEED_FORWARD} else set()
+    return "smollm3" if model.no_positions_every else "llama", biased
 
 
 def _weights(checkpoint: Checkpoint, model: Any, order: Arrangement) -> Weights:
@@ -188,13 +228,8 @@ def tensors(model: Any, order: Arrangement, size: int, biased: Collection[str]) 
     """
     yield from tables(model, order, size, *TABLES)
     yield from projection_tensors(model, biased)
+    yield from qk_norm_tensors(model)
     for index, block in enumerate(model.blocks):
-        layer = f"model.layers.{index}."
-        if model.qk_norm:
-            head_dim = model.options.head_dim
-            halves = Reordered(paired(np.arange(head_dim), head_dim), 0, Columns())
-            yield from normalization(f"{layer}self_attn.q_norm", block.attention.query_norm, halves)
-            yield from normalization(f"{layer}self_attn.k_norm", block.attention.key_norm, halves)
         for norm, name in zip(block.norms, ("input_layernorm", "post_attention_layernorm"), strict=True):
-            yield from normalization(f"{layer}{name}", norm)
+            yield from normalization(f"model.layers.{index}.{name}", norm)
     yield from normalization("model.norm", model.final_norm)
