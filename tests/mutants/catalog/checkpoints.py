@@ -361,7 +361,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "a byte-level tokenizer with a space before texts is read without",
         "zoo/checkpoints/tokenizers.py",
-        "{key: found[key] for key in levels} == levels",
+        "{key: received_levels[key] for key in levels} == levels",
         "True",
         ("tests/training/importing/test_bad_checkpoints.py::test_tokenizers_that_read_otherwise_are_refused",),
     ),
