@@ -101,7 +101,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "encoder and decoder may have other sizes",
         "zoo/checkpoints/families/fairseq.py",
-        "if found[0] != found[1]:",
+        "if sizes[0] != sizes[1]:",
         "if False:",
         _REFUSED,
     ),

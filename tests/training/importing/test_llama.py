@@ -134,7 +134,7 @@ def test_what_we_do_not_have_is_refused(tmp_path):
     for number, (family, options, *words) in enumerate(
         [
             ("llama", {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 9.0}}, "rope_parameters", "dynamic"),
-            ("llama", {"rope_parameters": {"rope_theta": 9.0, "partial_rotary_factor": 0.5}}, "rotary", "0.5"),
+            ("llama", {"rope_parameters": {"rope_theta": 9.0, "partial_rotary_factor": 0.5}}, "rope_parameters", "0.5"),
             ("llama", {"num_key_value_heads": 4}, "k_proj.weight", "(24, 8)", "(12, 8)"),
             ("llama", {**MISTRAL, "layer_types": [FULL, WINDOWED]}, "layer_types", FULL),
             ("llama", {**MISTRAL, "layer_types": [WINDOWED]}, "layer_types", "2 layers", WINDOWED),
@@ -172,6 +172,8 @@ LINEAR = {"rope_type": "linear", "factor": 2.0, "rope_theta": 500.0}
         ("phi3", {"rope_parameters": LONG}, ("rope_parameters", "'longrope'")),
         ("phi3", {"rope_parameters": LINEAR}, ("rope_type", "'linear'")),
         ("phi3", {"rope_parameters": ODD}, ("partial_rotary_factor", "3 features")),
+        ("llama", {"attention_bias": False}, ("self_attn.q_proj.bias",)),
+        ("olmo2", {"attention_bias": False}, ("self_attn.q_proj.bias",)),
         ("smollm3", {"no_rope_layers": [0, 1, 1]}, ("no_rope_layers", "[0, 1, 1]")),
         ("smollm3", {"no_rope_layers": [1, 0]}, ("no_rope_layers", "[1, 0]")),
         ("smollm3", {"no_rope_layers": None, "no_rope_layer_interval": 0}, ("no_rope_layer_interval", "0")),

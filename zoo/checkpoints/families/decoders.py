@@ -86,7 +86,7 @@ def whole_rotary(checkpoint: Checkpoint) -> dict[str, Any]:
     fraction = options.pop("rotary_fraction")
     if fraction != 1.0:
         raise InputError(
-            f"{checkpoint.config_file}: rotary positions must be of whole heads to be imported. "
+            f"{checkpoint.config_file}: rope_parameters must rotate whole heads to be imported. "
             f"Received: partial_rotary_factor={fraction}."
         )
     return options
@@ -236,16 +236,6 @@ def used_biases(model: Any) -> set[str]:
     """Returns the names of the projections of our model that have biases other than zero."""
     layers_by_name = projections(model).items() if model.use_bias else ()
     return {name for name, layers in layers_by_name if any(np.any(layer.bias) for layer in layers)}
-
-
-def has_biases(checkpoint: Checkpoint) -> bool:
-    """Returns whether a projection of the checkpoint has biases."""
-    return any(checkpoint.has(f"model.layers.0.{name}.bias") for name in (*ATTENTION, *FEED_FORWARD))
-
-
-def biased_projections(checkpoint: Checkpoint, model: Any) -> set[str]:
-    """Returns the names of the projections that have biases in the checkpoint."""
-    return {name for name in projections(model) if checkpoint.has(f"model.layers.0.{name}.bias")}
 
 
 def missing_biases(model: Any, biased: Collection[str]) -> Weights:

@@ -25,12 +25,10 @@ from zoo.checkpoints.families.decoders import (
     QKV,
     TABLES,
     WINDOW_OPTIONS,
-    biased_projections,
     check_epsilon,
     decoder,
     decoder_config,
     decoder_tokenizer,
-    has_biases,
     ignore_repeated,
     missing_biases,
     projection_tensors,
@@ -85,14 +83,14 @@ _ARCHITECTURES = {
     "qwen3": "Qwen3ForCausalLM",
     "smollm3": "SmolLM3ForCausalLM",
 }
-_OF_TENSORS = "the tensors show whether there are biases"
+_NO_CHOICE = "read where the family has the choice"
 
 
 @register_family(
     *_DEFAULTS,
     without_influence={
-        "attention_bias": _OF_TENSORS,
-        "mlp_bias": _OF_TENSORS,
+        "attention_bias": _NO_CHOICE,
+        "mlp_bias": _NO_CHOICE,
         "max_window_layers": "read where layers have windows",
         "sliding_window": "read where layers have windows",
     },
@@ -121,13 +119,22 @@ def llama(checkpoint: Checkpoint) -> Imported:
     options = {
         "activation": checkpoint.option("hidden_act"),
         "qk_norm": kind == "qwen3",
-        "use_bias": has_biases(checkpoint),
+        "use_bias": bool(_biased(checkpoint)),
         "scale_embeddings": False,
         "no_positions_every": without_positions.index(True) + 1 if True in without_positions else 0,
         **whole_rotary(checkpoint),
         **windows(checkpoint, windowed),
     }
     return decoder(checkpoint, options, _weights)
+
+
+def _biased(checkpoint: Checkpoint) -> set[str]:
+    """Returns the names of the projections that have biases."""
+    kind = checkpoint.config["model_type"]
+    if kind in ("mistral", "qwen2"):
+        return {*QKV} if kind == "qwen2" else set()
+    biased = {*ATTENTION} if checkpoint.option("attention_bias", False) else set()
+    return biased | ({*FEED_FORWARD} if kind != "qwen3" and checkpoint.option("mlp_bias", False) else set())
 
 
 def _layers_without_positions(checkpoint: Checkpoint, layers: int) -> list[bool]:
@@ -211,7 +218,7 @@ def _kind(model: Any) -> tuple[str, set[str]]:
 
 
 def _weights(checkpoint: Checkpoint, model: Any, order: Arrangement) -> Weights:
-    biased = biased_projections(checkpoint, model)
+    biased = _biased(checkpoint)
     yield from read_mapped(checkpoint, tensors(model, order, checkpoint.option("vocab_size"), biased))
     yield from missing_biases(model, biased)
     ignore_repeated(checkpoint, model)

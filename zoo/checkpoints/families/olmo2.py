@@ -19,12 +19,10 @@ from zoo.checkpoints.families.decoders import (
     FREE,
     QK_EPSILON,
     TABLES,
-    biased_projections,
     check_epsilon,
     decoder,
     decoder_config,
     decoder_tokenizer,
-    has_biases,
     ignore_repeated,
     missing_biases,
     projection_tensors,
@@ -40,7 +38,7 @@ from zoo.errors import InputError
 _DEFAULTS = {**DEFAULTS, "vocab_size": 50304, "rms_norm_eps": 1e-5, "eos_token_id": 50279, "pad_token_id": 1}
 
 
-@register_family("olmo2", without_influence={"attention_bias": "the tensors show whether there are biases"})
+@register_family("olmo2")
 def olmo2(checkpoint: Checkpoint) -> Imported:
     """Returns a checkpoint of OLMo 2 as one of our models.
 
@@ -55,11 +53,15 @@ def olmo2(checkpoint: Checkpoint) -> Imported:
         "res_post_norm": True,
         "qk_norm": True,
         "qk_norm_across_heads": True,
-        "use_bias": has_biases(checkpoint),
+        "use_bias": bool(_biased(checkpoint)),
         "scale_embeddings": False,
         **whole_rotary(checkpoint),
     }
     return decoder(checkpoint, options, _weights)
+
+
+def _biased(checkpoint: Checkpoint) -> set[str]:
+    return {*ATTENTION} if checkpoint.option("attention_bias", False) else set()
 
 
 @register_writer("zoo.models.language_models.causal_transformer:CausalLM", usual="causal_lm_modern")
@@ -89,7 +91,7 @@ def to_olmo2(trained: Trained) -> Exported:
 
 
 def _weights(checkpoint: Checkpoint, model: Any, order: Arrangement) -> Weights:
-    biased = biased_projections(checkpoint, model)
+    biased = _biased(checkpoint)
     yield from read_mapped(checkpoint, tensors(model, order, checkpoint.option("vocab_size"), biased))
     yield from missing_biases(model, biased)
     ignore_repeated(checkpoint, model)
