@@ -243,7 +243,7 @@ def marian_order(tokenizers: Mapping[str, Tokenizer]) -> Arrangement:
         reason = "have one vocabulary for both sides. Received: shared_vocabulary=False"
     if reason:
         raise InputError(f"The tokenizers of Marian {reason}.")
-    ids = {original_ids_of(each) for each in (source, target)}
+    ids = {original_ids_of(tokenizer) for tokenizer in (source, target)}
     if len(ids) > 1:
         raise InputError("The tokenizers of Marian have the same ids on both sides; those of this model do not.")
     return Arrangement(ids.pop())

@@ -191,7 +191,7 @@ def to_llama(trained: Trained) -> Exported:
     }
     if kind == "smollm3":
         without = _each_nth(options["no_positions_every"], options["num_layers"])
-        config |= {"no_rope_layers": [int(not each) for each in without], **window_config(options)}
+        config |= {"no_rope_layers": [int(not is_without) for is_without in without], **window_config(options)}
     if options["visibility"] == "window":
         windowed = window_config(options)
         if kind == "mistral":  # has windows in all layers

@@ -257,7 +257,7 @@ def _block(name: str, block: Any, normalize_first: bool, norms: tuple[str, str])
         yield Mapped(f"{name}_rnn_W", (own.input_dense.kernel,))
         yield from _affine(f"{name}_rnn", "f", own.forget_dense)
     attentions = [] if recurrent else [("self", own)]
-    for part, attention in [*attentions, *(("context", each) for each in memory)]:
+    for part, attention in [*attentions, *(("context", layer) for layer in memory)]:
         for letter, layer in zip("qkvo", _maps(attention), strict=True):
             yield from _affine(f"{name}_{part}", letter, layer)
     for number, layer in enumerate((block.feed_forward.intermediate_dense, block.feed_forward.output_dense), start=1):
