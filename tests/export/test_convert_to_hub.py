@@ -330,6 +330,6 @@ def test_ids_of_transformers_are_those_of_the_model(family, write_family):
     tokenizer = transformers.AutoTokenizer.from_pretrained(written.out)
     for text, row in zip(expected["texts"], expected["token_ids"], strict=True):
         # Special tokens are no text there; LlamaTokenizer and T5Tokenizer have other rules for spaces at the edges.
-        edges = family.startswith(("llama", "t5")) and text != " ".join(text.split())
+        edges = family.startswith(("llama", "phi3", "t5")) and text != " ".join(text.split())
         if not edges and not any(special in text for special in tokenizer.all_special_tokens):
             assert tokenizer(text, add_special_tokens=False)["input_ids"] == row, text
