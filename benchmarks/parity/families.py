@@ -133,7 +133,7 @@ def _pythia(pretrained: Path, folder: Path) -> Reference:
 def _llama_like(kind: str, pretrained: Path, folder: Path) -> Reference:
     import transformers
 
-    if kind.startswith("Qwen"):
+    if kind in ("Olmo2", "Qwen2", "Qwen3", "SmolLM3"):
         tokenizer = gpt2_vocabulary(pretrained)
         tokenizer.save(str(folder / "tokenizer.json"))
         vocabulary, size = fast_vocabulary(tokenizer), tokenizer.get_vocab_size()
@@ -162,11 +162,25 @@ def _llama_like(kind: str, pretrained: Path, folder: Path) -> Reference:
     if kind == "Gemma2":
         limits = {"attn_logit_softcapping": 2.0, "final_logit_softcapping": 5.0}
         options |= {"head_dim": 24, "query_pre_attn_scalar": 40, "sliding_window": WINDOW, **limits}
-    if kind == "Gemma":
+    if kind in ("Gemma", "Qwen3"):
         options["head_dim"] = 24
-    if kind == "Qwen3":
-        options["head_dim"] = 24
-    model = getattr(transformers, f"{kind}ForCausalLM")(getattr(transformers, f"{kind}Config")(**options))
+    if kind == "Gemma3":
+        layers = {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": WINDOW}
+        scaled = {"rope_type": "linear", "factor": 8.0, "rope_theta": 1000000.0}
+        local = {"rope_type": "default", "rope_theta": 10000.0}
+        options |= {"head_dim": 24, "query_pre_attn_scalar": 40, "final_logit_softcapping": 5.0, **layers}
+        options["rope_parameters"] = {"full_attention": scaled, "sliding_attention": local}
+    if kind == "Olmo2":
+        options["rms_norm_eps"] = 1e-6
+    if kind == "Phi3":
+        options |= {"sliding_window": WINDOW, "pad_token_id": None}
+        options["rope_parameters"] = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5}
+    if kind in ("Olmo2", "SmolLM3"):
+        options["pad_token_id"] = None
+    if kind == "SmolLM3":
+        options |= {"no_rope_layer_interval": 2, "attention_bias": True}
+    name = "Gemma3TextConfig" if kind == "Gemma3" else f"{kind}Config"
+    model = getattr(transformers, f"{kind}ForCausalLM")(getattr(transformers, name)(**options))
     return _causal(model, folder, vocabulary, end)
 
 
@@ -301,6 +315,10 @@ FAMILIES = [
     Family("Mistral", "language_model", _LLAMA, _of(_llama_like, "Mistral")),
     Family("Gemma", "language_model", _LLAMA, _of(_llama_like, "Gemma")),
     Family("Gemma 2", "language_model", _LLAMA, _of(_llama_like, "Gemma2")),
+    Family("Gemma 3", "language_model", _LLAMA, _of(_llama_like, "Gemma3")),
+    Family("Phi-3", "language_model", _LLAMA, _of(_llama_like, "Phi3")),
+    Family("OLMo 2", "language_model", _GPT2, _of(_llama_like, "Olmo2")),
+    Family("SmolLM3", "language_model", _GPT2, _of(_llama_like, "SmolLM3")),
     Family("Qwen2", "language_model", _GPT2, _of(_llama_like, "Qwen2")),
     Family("Qwen3", "language_model", _GPT2, _of(_llama_like, "Qwen3")),
     Family("OPUS-MT en-mg", "seq2seq", _MG, _of(_marian, "opus-mt-en-mg"), vocabulary="OPUS-MT en-mg"),

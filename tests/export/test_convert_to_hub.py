@@ -23,7 +23,7 @@ TEXTS = ["", " a man  rides", "it's 25 €", "ein Mann 😀", "naïve\tcafé"]
 _ENCODERS = ("roberta", "distilbert", "xlm_roberta", "mpnet")
 ENCODERS = (*_ENCODERS, *(f"{name}_classifier" for name in _ENCODERS))
 TRANSLATORS = ("nllb", "m2m_100", "bart", "mbart", "mbart_50")
-DECODERS = ("gpt_neox", "llama", "qwen3", "gemma2")
+DECODERS = ("gpt_neox", "llama", "qwen3", "gemma2", "gemma3_text", "olmo2", "phi3", "smollm3")
 FAMILIES = ("gpt2", "marian", "minilm", "bert", *ENCODERS, *DECODERS, *TRANSLATORS, "t5", "t5_gated")
 FAST = ("gpt2", "marian", "llama", "t5", "roberta", "distilbert_classifier", "xlm_roberta", "mpnet", "nllb", "bart")
 LEFT_OUT = {
@@ -61,6 +61,16 @@ REFUSED = {
         ({"start_symbol": False}, "Gemma 2", "start_symbol=True"),
     ],
     "qwen3": [({"epsilon": 1e-5}, "qk_norm", "epsilon=1e-06")],
+    "gemma3_text": [
+        ({"epsilon": 1e-5}, "Gemma 3", "qk_norm", "epsilon=1e-06"),
+        ({"logit_softcap": 2.0}, "Gemma 3", "logit_softcap=0.0"),
+    ],
+    "olmo2": [
+        ({"epsilon": 1e-5}, "OLMo 2", "epsilon=1e-06"),
+        ({"qk_norm_across_heads": False}, "OLMo 2", "qk_norm_across_heads=True"),
+    ],
+    "phi3": [({"rope_scaling": "linear"}, "Phi-3", "rope_scaling='none'"), ({"qk_norm": True}, "Phi-3", "qk_norm")],
+    "smollm3": [({"output_bias": True}, "Llama", "output_bias=False")],
     "gpt_neox": [({"output_bias": True}, "GPT-NeoX", "output_bias=False")],
     "nllb": [
         ({"normalize_first": False}, "M2M-100", "normalize_first=True"),
@@ -126,16 +136,20 @@ def check_tensors(written):
             factor = 8**-0.5 if (written.family, name) == ("t5", "decoder.final_layer_norm.weight") else 1.0
             # Gemma's queries make up for another scale of the scores, and its norms are numbers near 1 here.
             factor = (6 / 9) ** 0.5 if (written.family, "q_proj" in name) == ("gemma2", True) else factor
-            rounding = 1e-6 if written.family == "gemma2" else 0.0
-            np.testing.assert_allclose(out.read(name), factor * first.read(name), rtol=rounding, atol=rounding)
+            rounding = 1e-6 if written.family.startswith("gemma") else 0.0
+            expected = factor * first.read(name)
+            if (written.family, "q_norm" in name) == ("gemma3_text", True):
+                expected = (6 / 9) ** 0.5 * (expected + 1) - 1
+            np.testing.assert_allclose(out.read(name), expected, rtol=rounding, atol=rounding)
 
 
 def check_config(written):
     """Checks what a decoder's configuration was, and what Marian's generation needs."""
     before, after = (read_json(path / "config.json") for path in (checkpoints.FIXTURES / written.family, written.out))
-    if written.family in ("gpt_neox", "llama", "qwen3", "gemma2"):
+    if written.family in DECODERS:
         # Qwen3 has no token that begins texts, and Gemma's queries are scaled by their matrices.
         known = (before.keys() & after.keys()) - {"bos_token_id", "query_pre_attn_scalar"}
+        known -= {"pad_token_id"} if before.get("pad_token_id") == before["eos_token_id"] else set()
         assert {name: after[name] for name in known} == {name: before[name] for name in known}
     if written.family in ("nllb", "mbart", "mbart_50"):
         files = [read_json(path / "tokenizer.json") for path in (checkpoints.FIXTURES / written.family, written.out)]
@@ -183,7 +197,7 @@ def check_own_start(run):
     size = max(run.reader.original_ids) + 1
     assert (written.config["decoder_start_token_id"], written.config["vocab_size"]) == (size, size + 1)
     assert written.files["generation_config.json"]["bad_words_ids"] == [[1], [size]]
-    with pytest.raises(InputError, match="CTranslate2 has nothing but start and end.*eng_Latn"):
+    with pytest.raises(InputError, match="CTranslate2 supports only start and end.*eng_Latn"):
         exported(run, "ctranslate2")
 
 
@@ -232,7 +246,7 @@ def test_what_no_family_has_is_refused_and_nothing_is_left(text_workdir, lines_r
     with pytest.raises(InputError, match="no family.*rnnsearch"):
         write("preset:dates_rnnsearch", f"hf:{tmp_path / 'out'}")
     assert not list(tmp_path.iterdir())
-    refused(lines_run, "hf", {}, "GPT-2 has")  # of characters
+    refused(lines_run, "hf", {}, "GPT-2 supports")  # its tokens are characters
 
 
 WINDOWS = {"llama": (None, "mistral"), "qwen3": (None, "qwen3"), "gemma2": (["full_attention"] * 3, "gemma2")}
@@ -316,6 +330,6 @@ def test_ids_of_transformers_are_those_of_the_model(family, write_family):
     tokenizer = transformers.AutoTokenizer.from_pretrained(written.out)
     for text, row in zip(expected["texts"], expected["token_ids"], strict=True):
         # Special tokens are no text there; LlamaTokenizer and T5Tokenizer have other rules for spaces at the edges.
-        edges = family.startswith(("llama", "t5")) and text != " ".join(text.split())
+        edges = family.startswith(("llama", "phi3", "t5")) and text != " ".join(text.split())
         if not edges and not any(special in text for special in tokenizer.all_special_tokens):
             assert tokenizer(text, add_special_tokens=False)["input_ids"] == row, text

@@ -79,6 +79,16 @@ _GEMMA = {
     "logit_softcap": 0.7,
     "output_softcap": 0.3,
 }
+_OLMO = {
+    "num_layers": 2,
+    "normalize_first": False,
+    "res_post_norm": True,
+    "qk_norm_across_heads": True,
+    "no_positions_every": 2,
+    "visibility": "window",
+    "window": 2,
+    "window_wavelength": 100.0,
+}
 LANGUAGE_MODELS = {
     "causal_lm_tiny": [
         _DECODER,
@@ -98,6 +108,7 @@ LANGUAGE_MODELS = {
     "causal_lm_modern": [
         {**_DECODER, "num_key_value_heads": 1, "rope_scaling": "yarn", "rope_factor": 4.0},
         {**_DECODER, "num_key_value_heads": 1, **_GEMMA},
+        {**_DECODER, "num_key_value_heads": 1, **_OLMO},
         {**_DECODER, **_MULTI, "self_attention": "latent", "latent_dim": 3, "qk_norm": False, "key_dim": 4},
         {**_DECODER, **_MULTI, "self_attention": "differential", "positions": "none", "output_gate": True},
         {**_DECODER, **_MULTI, "self_attention": "talking_heads", "positions": "alibi"},

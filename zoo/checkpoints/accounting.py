@@ -1,4 +1,4 @@
-"""Every key of a `config.json` is accounted for: read by its family, known to be without influence, or refused."""
+"""Accounts for every key of `config.json`: its family reads it, it has no influence, or it is refused."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -12,21 +12,21 @@ _KEYS = {
     "what a call returns, or how it is computed": "cache_implementation chunk_size_feed_forward dtype "
     "gradient_checkpointing output_attentions output_hidden_states pretraining_tp return_dict torch_dtype torchscript "
     "use_bfloat16 use_cache use_return_dict",
-    "how weights begin that the checkpoint has": "init_std initializer_factor initializer_range",
+    "initial values of weights, which the checkpoint has": "init_std initializer_factor initializer_range",
     "acts in training alone": "attention_dropout classif_dropout classifier_dropout decoder_layerdrop embd_pdrop "
     "encoder_layerdrop hidden_dropout",
-    "how texts are searched for, which is said here where one is": "bad_words_ids diversity_penalty do_sample "
+    "how texts are decoded, which is an option of each command here": "bad_words_ids diversity_penalty do_sample "
     "early_stopping encoder_no_repeat_ngram_size exponential_decay_length_penalty forced_eos_token_id length_penalty "
     "max_length min_length no_repeat_ngram_size num_beam_groups num_beams num_return_sequences output_scores prefix "
     "remove_invalid_values repetition_penalty return_dict_in_generate task_specific_params temperature top_k top_p "
     "typical_p",
     "a family reads the tokens that it needs": "bos_token_id cls_token_id decoder_start_token_id eos_token_id "
     "mask_token_id pad_token_id sep_token_id",
-    "of models with another head": "_num_labels id2label label2id num_labels problem_type summary_activation "
+    "for models with another head": "_num_labels id2label label2id num_labels problem_type summary_activation "
     "summary_first_dropout summary_proj_to_labels summary_type summary_use_proj",
 }
 WITHOUT_INFLUENCE: Mapping[str, str] = {key: reason for reason, keys in _KEYS.items() for key in keys.split()}
-"""Keys of all families that no number of a model depends on, and why."""
+"""Keys of all families on which no output of a model depends, and why."""
 
 ONLY: Mapping[str, tuple[Any, ...]] = {
     "add_cross_attention": (False,),
@@ -43,22 +43,22 @@ ONLY: Mapping[str, tuple[Any, ...]] = {
     "tie_encoder_decoder": (False, None),
     "use_mrope": (False,),
 }
-"""Keys of all families that must have one of these values, unless the family reads them."""
+"""Keys of all families that must have one of these values unless the family reads them."""
 
 
 def check_every_key(
     checkpoint: Checkpoint, without_influence: Mapping[str, str], ignored: Collection[str] = ()
 ) -> None:
-    """Checks that nobody has overlooked a key of the configuration, after all of it has been read.
+    """Checks that no key of the configuration has been overlooked, after the family has read it.
 
     Args:
         checkpoint: The checkpoint.
-        without_influence: Keys of its family that no number depends on, and why.
+        without_influence: Keys on which no output of its family depends, and why.
         ignored: Keys that the user ignores.
 
     Raises:
-        InputError: If there is a key that nobody reads and that is not known to be without influence; or if one of
-            those ignored is not there.
+        InputError: For a key that the family does not read and that is not known to have no influence; or if a key to
+            ignore does not exist.
     """
     config, read = checkpoint.config, checkpoint.read_options
     for key in ignored:
@@ -67,13 +67,13 @@ def check_every_key(
     for key, value in config.items():
         if key in read or key in WITHOUT_INFLUENCE or key in without_influence or key in ignored:
             continue
-        known = ONLY.get(key, ())
-        if value in known:
+        supported = ONLY.get(key, ())
+        if value in supported:
             continue
-        expected = f"must be {' or '.join(map(repr, known))}" if known else "is not known to have no influence"
+        expected = f"must be {' or '.join(map(repr, supported))}" if supported else "is not known to have no influence"
         raise InputError(
-            f"{checkpoint.config_file}: {key} {expected}, and nothing here reads it. Received: {key}={value!r}. "
-            f"If it changes nothing that you need, import with --ignore {key}."
+            f"{checkpoint.config_file}: {key} {expected}; this family does not read it. Received: {key}={value!r}. "
+            f"If you do not need its effect, import with --ignore {key}."
         )
 
 
@@ -82,7 +82,7 @@ _GENERATION = {
     "what a call returns, or how it is computed": "cache_config cache_implementation compile_config "
     "disable_compile low_memory output_attentions output_hidden_states output_logits output_scores "
     "prefill_chunk_size return_dict_in_generate return_legacy_cache use_cache",
-    "how texts are searched for, which is said here where one is": "do_sample early_stopping epsilon_cutoff "
+    "how texts are decoded, which is an option of each command here": "do_sample early_stopping epsilon_cutoff "
     "eta_cutoff exponential_decay_length_penalty forced_eos_token_id length_penalty max_length max_new_tokens "
     "max_time min_length min_new_tokens min_p no_repeat_ngram_size num_beam_groups num_beams num_return_sequences "
     "repetition_penalty temperature top_h top_k top_p typical_p diversity_penalty encoder_no_repeat_ngram_size "
@@ -90,52 +90,52 @@ _GENERATION = {
     "a family reads the tokens that it needs": "bos_token_id decoder_start_token_id eos_token_id "
     "forced_bos_token_id pad_token_id",
 }
-_NO_OTHER_ANSWERS = {key for keys in _GENERATION.values() for key in keys.split()}
+_GENERATION_KEYS = {key for keys in _GENERATION.values() for key in keys.split()}
 _BAD_WORDS = "bad_words_ids"
 
 
-_NOT_HERE = (
+_UNSUPPORTED = (
     "do_sample min_length min_new_tokens max_new_tokens repetition_penalty encoder_repetition_penalty penalty_alpha "
     "encoder_no_repeat_ngram_size exponential_decay_length_penalty num_beam_groups diversity_penalty max_time"
 ).split()
-"""Keys that change answers where they have another value than these, and that no option of ours stands for."""
+"""Keys without an option here. They change what is decoded unless they have one of the values of `_NEUTRAL`."""
 _NEUTRAL = (None, False, 0, 1, 1.0)
 
 
 def search_of(written: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns how `transformers` searches by a `generation_config.json`, as options of a translation."""
+    """Returns the search of `transformers` with this `generation_config.json`, as decoding options of ours."""
     stops = {True: "huggingface_early", "never": "huggingface_never"}
     search = {
         "rules": stops.get(written.get("early_stopping") or False, "huggingface"),
         "beam_size": written.get("num_beams") or 1,
         "length_penalty": written.get("length_penalty"),
         "no_repeat_ngram": written.get("no_repeat_ngram_size"),
-        "max_length": (written.get("max_length") or 1) - 1,  # what begins an answer counts there
+        "max_length": (written.get("max_length") or 1) - 1,  # there it includes the start token
         "force_end": written.get("forced_eos_token_id") is not None,
     }
     return {name: value for name, value in search.items() if value}
 
 
 def check_every_generation_key(checkpoint: Checkpoint, never: Collection[int]) -> None:
-    """Checks that nobody has overlooked a key of `generation_config.json`, if there is one; notes how answers are made.
+    """Checks that no key of `generation_config.json` is overlooked, and stores its search in the checkpoint.
 
     Args:
-        checkpoint: The checkpoint.
-        never: The ids there of what is never written here.
+        checkpoint: The checkpoint; without such a file, the keys of `config.json` are used.
+        never: The original ids of the tokens that our decoding never writes.
 
     Raises:
-        InputError: If there is a key that changes answers and that nothing here follows.
+        InputError: For a key that changes what is decoded and that is not supported.
     """
     path = checkpoint.generation_file
     written = checkpoint.json(path.name)
     checkpoint.search = search_of(written)
-    checkpoint.not_followed = {key: written[key] for key in _NOT_HERE if written.get(key) not in _NEUTRAL}
+    checkpoint.not_followed = {key: written[key] for key in _UNSUPPORTED if written.get(key) not in _NEUTRAL}
     if path == checkpoint.config_file:
         return
     for key, value in written.items():
-        if value in (None, False, [], {}) or key in _NO_OTHER_ANSWERS:
+        if value in (None, False, [], {}) or key in _GENERATION_KEYS:
             continue
-        if key == _BAD_WORDS and all(each in ([i] for i in never) for each in value):
+        if key == _BAD_WORDS and all(ids in ([i] for i in never) for ids in value):
             continue
-        accepted = f"{[[i] for i in sorted(never)]}, of what is never written here" if key == _BAD_WORDS else "left out"
-        raise InputError(f"{path}: {key} must be {accepted}: nothing here follows it. Received: {key}={value!r:.200}.")
+        accepted = f"{[[i] for i in sorted(never)]}, never written here" if key == _BAD_WORDS else "left out"
+        raise InputError(f"{path}: {key} must be {accepted}: it is not supported. Received: {key}={value!r:.200}.")

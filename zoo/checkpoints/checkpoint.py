@@ -1,8 +1,8 @@
-"""A checkpoint as the hub of Hugging Face has it: a folder with `config.json`, tensors and the files of a tokenizer."""
+"""A checkpoint of the Hugging Face hub: a folder with `config.json`, tensors and the files of a tokenizer."""
 
 import functools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,21 +23,22 @@ class Checkpoint:
 
     Attributes:
         path: The folder.
-        config: What `config.json` says.
-        revision: The commit that it is of; empty if nothing says so.
+        config: The content of `config.json`.
+        defaults: Values of options that `config.json` lacks, which a family sets; they win over those of `option`.
+        revision: The commit of the checkpoint; empty if it is unknown.
         files: The files of the weights.
-        read_options: Keys of the configuration that somebody has read.
-        left_out: Tensors that the model here has no use for, and why, by the name that a group of them begins with.
-        search: How its own software searches for answers, as options of ours, where a family accounts for that.
-        not_followed: Keys of `generation_config.json` that change answers there and that no option of ours stands for.
-        languages: The languages that a translator of many is wanted for, by side; see `language`.
+        read_options: Keys of the configuration that have been read.
+        left_out: Tensors that our model does not need, and why, by the prefix of their names.
+        search: The default search of its own software as decoding options of ours, if the family reads it.
+        not_followed: Keys of `generation_config.json` that change what is decoded and have no option here.
+        languages: The languages to import a translator of many languages for, by side; see `language`.
 
     Args:
         path: The folder.
-        revision: The commit that it is of, if it is known. Default: what `config.json` says.
+        revision: The commit, if it is known. Default: that of `config.json`.
 
     Raises:
-        InputError: If it is no such folder, or a file in it is missing or damaged.
+        InputError: If it is not such a folder, or a file in it is missing or damaged.
     """
 
     def __init__(self, path: Path, revision: str = ""):
@@ -45,6 +46,7 @@ class Checkpoint:
         if not path.is_dir():
             raise InputError(f"{path} is no folder. A checkpoint is a folder with config.json and its weights.")
         self.config: dict[str, Any] = self._configuration()
+        self.defaults: Mapping[str, Any] = {}
         self.revision: str = revision or self.config.get("_commit_hash") or ""
         self._tensors: dict[str, tuple[Path, tuple[int, ...], Callable[[], np.ndarray]]] = {}
         self.files = self._open()
@@ -59,7 +61,7 @@ class Checkpoint:
 
     @property
     def config_file(self) -> Path:
-        """The file that the options are in."""
+        """The file with the options."""
         return self.path / "config.json"
 
     def _configuration(self) -> dict[str, Any]:
@@ -78,7 +80,7 @@ class Checkpoint:
             raise InputError(f"{self.path} has no weights: expected {_SINGLE}, {_INDEX} or {_PICKLED}.")
         for path in files:
             if not path.is_file():
-                raise InputError(f"{path} is missing, which {_INDEX} names.")
+                raise InputError(f"{path} is missing; {_INDEX} names it.")
             check_content(path)
             opened = SafetensorsFile(path)
             for name in opened.names():
@@ -86,7 +88,7 @@ class Checkpoint:
         return files
 
     def _open_pickled(self, path: Path) -> None:
-        """Opens a pickled file of PyTorch, which can hold programs: nothing but tensors is read."""
+        """Opens a pickled file of PyTorch; since pickles can run programs, only tensors are read."""
         check_content(path)
         try:
             import torch
@@ -98,12 +100,12 @@ class Checkpoint:
             tensors = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
         except Exception as error:  # pickles fail in many ways
             reason = str(error).partition("\n")[0]
-            raise InputError(f"{path} is damaged, or holds more than tensors and is not read: {reason}") from None
+            raise InputError(f"{path} is damaged, or is refused since it holds more than tensors: {reason}") from None
         for name, tensor in tensors.items():
             self._tensors[name] = path, tuple(tensor.shape), functools.partial(_to_numpy, tensor)
 
     def json(self, name: str) -> Any:
-        """Returns what a JSON file of the folder holds.
+        """Returns the content of a JSON file of the folder.
 
         Raises:
             InputError: If it is missing or damaged.
@@ -134,66 +136,64 @@ class Checkpoint:
         """Returns an option of `config.json`.
 
         Args:
-            name: Its name.
-            default: What it is where the file does not say.
-            only: The one value that is supported. Default: all are.
+            name: The key.
+            default: Its value where the file lacks it.
+            only: The one value that is supported. Default: any.
 
         Raises:
-            InputError: If another one is asked for.
+            InputError: For another value than the supported one.
         """
         self.read_options.add(name)
-        value = self.config.get(name, default)
+        value = self.config.get(name, self.defaults.get(name, default))
         if only is not _ANY and value != only:
             raise InputError(f"{self.config_file}: {name} must be {only!r} to be imported. Received: {value!r}.")
         return value
 
-    def ends(self, default: int) -> list[int]:
-        """Returns the tokens that end what the model writes, the first of them first.
-
-        Those of `generation_config.json` count, which decides how a model writes; without them those of `config.json`.
+    def ends(self, default: int | None = None) -> list[int]:
+        """Returns the ids of the end tokens in their order, of `generation_config.json` if it has some.
 
         Args:
-            default: The end where neither says so.
+            default: The end token where neither file has one.
 
         Raises:
             InputError: If they are no ids.
         """
-        where, value = self.config_file, self.option("eos_token_id", default)
-        if (written := self._of_generation("eos_token_id")) is not None:
-            where, value = self.path / _GENERATION, written
-        found = list(dict.fromkeys(value if isinstance(value, list) else [value]))
-        if not found or not all(isinstance(each, int) and not isinstance(each, bool) for each in found):
-            raise InputError(f"{where}: eos_token_id must be the id of a token, or several. Received: {value!r}.")
-        return found
+        file, value = self.config_file, self.option("eos_token_id", default)
+        if (written := self._generation_value("eos_token_id")) is not None:
+            file, value = self.path / _GENERATION, written
+        ends = list(dict.fromkeys(value if isinstance(value, list) else [value]))
+        if not ends or not all(isinstance(end, int) and not isinstance(end, bool) for end in ends):
+            raise InputError(f"{file}: eos_token_id must be the id of a token, or several. Received: {value!r}.")
+        return ends
 
-    def _of_generation(self, name: str) -> Any:
-        """Returns what `generation_config.json` says, `None` where it says nothing."""
+    def _generation_value(self, name: str) -> Any:
+        """Returns a value of `generation_config.json`, or `None` if it is missing."""
         return self.json(_GENERATION).get(name) if (self.path / _GENERATION).is_file() else None
 
     def language(self, side: str) -> str | None:
-        """Returns the language of a side, `"source"` or `"target"`, that the user asks for, if one is."""
+        """Returns the language that the user wants for a side, `"source"` or `"target"`, or `None`."""
         self.has_languages = True
         return self.languages.get(side)
 
     def generation(self, name: str) -> Any:
-        """Returns what decides how a translator writes, of `generation_config.json`, or without it of `config.json`."""
+        """Returns a value of `generation_config.json`, or without that file of `config.json`."""
         value = self.option(name)
-        return self._of_generation(name) if (self.path / _GENERATION).is_file() else value
+        return self._generation_value(name) if (self.path / _GENERATION).is_file() else value
 
     @property
     def generation_file(self) -> Path:
-        """The file that says how a model writes."""
+        """The file with the options of decoding."""
         return self.path / _GENERATION if (self.path / _GENERATION).is_file() else self.config_file
 
     def decoder_start(self, default: int) -> int:
-        """Returns the token that a translator reads before it writes any.
+        """Returns the token that the decoder of a translator begins with.
 
         Raises:
-            InputError: If `config.json` and `generation_config.json` name different ones: one is trained with, the
-                other one answers with.
+            InputError: If `config.json` and `generation_config.json` differ: the first is used in training, the second
+                in decoding.
         """
         start: int = self.option("decoder_start_token_id", default)
-        written = self._of_generation("decoder_start_token_id")
+        written = self._generation_value("decoder_start_token_id")
         if written not in (None, start):
             raise InputError(
                 f"{self.path / _GENERATION}: decoder_start_token_id must be that of config.json, {start!r}. "
@@ -202,21 +202,21 @@ class Checkpoint:
         return start
 
     def end(self, default: int) -> int:
-        """Returns the token that ends what the model writes, of a family whose models have one.
+        """Returns the end token of a family whose models have one.
 
         Raises:
             InputError: If there are several; see `ends`.
         """
-        found = self.ends(default)
-        if len(found) > 1:
-            raise InputError(f"{self.path}: eos_token_id must be a single token for this family. Received: {found}.")
-        return found[0]
+        ends = self.ends(default)
+        if len(ends) > 1:
+            raise InputError(f"{self.path}: eos_token_id must be a single token for this family. Received: {ends}.")
+        return ends[0]
 
     def tied(self, default: bool, embeddings: str, logits: str) -> bool:
-        """Returns whether a model has one table for embeddings and logits, by `tie_word_embeddings`.
+        """Returns whether embeddings and output projection are one matrix, `tie_word_embeddings`.
 
         Raises:
-            InputError: If it says so and there are two that differ: software differs in which of them it takes.
+            InputError: If they are tied but the file has both and they differ: programs differ in which one they take.
         """
         tied = bool(self.option("tie_word_embeddings", default))
         if tied and self.has(logits) and self.has(embeddings):
@@ -231,14 +231,14 @@ class Checkpoint:
         return tied
 
     def has(self, name: str) -> bool:
-        """Returns whether there is a tensor of a name."""
+        """Returns whether there is a tensor of this name."""
         return name in self._tensors
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Returns the shape of a tensor.
 
         Raises:
-            InputError: If there is none of that name.
+            InputError: If there is no tensor of this name.
         """
         if not self.has(name):
             files = ", ".join(str(path) for path in self.files)
@@ -250,32 +250,32 @@ class Checkpoint:
 
         Args:
             name: Its name.
-            shape: What its shape must be.
+            shape: The shape that it must have.
 
         Raises:
-            InputError: If it is missing, of another shape, or not whole.
+            InputError: If it is missing, has another shape, or is cut off.
         """
         if name not in self._tensors:
             files = ", ".join(str(path) for path in self.files)
             raise InputError(f"{files}: {unknown_name('tensor', name, self._tensors)} Expected shape: {shape}.")
-        path, found, read = self._tensors[name]
-        if found != shape:
-            raise InputError(f"{path}: {name} must have the shape {shape}. Received: {found}.")
+        path, stored_shape, read = self._tensors[name]
+        if stored_shape != shape:
+            raise InputError(f"{path}: {name} must have the shape {shape}. Received: {stored_shape}.")
         self._used.add(name)
         return read()
 
     def ignore(self, *names: str) -> None:
-        """Notes tensors that hold nothing to be learned, such as masks, or repeat another one."""
+        """Marks tensors as used that hold nothing learned, such as masks, or that repeat another tensor."""
         self._used |= set(names)
 
     def leave_out(self, prefix: str, why: str) -> None:
-        """Notes tensors, those whose names begin with a prefix, that the model here has no use for, and why."""
+        """Records why our model does not need the tensors whose names begin with a prefix."""
         if names := [name for name in self._tensors if name.startswith(prefix)]:
             self._used |= set(names)
             self.left_out[prefix] = why
 
     def part(self, name: str) -> "Checkpoint":
-        """Returns the checkpoint in a folder of this one, which has a `config.json` and weights of its own.
+        """Returns the checkpoint in a subfolder that has its own `config.json` and weights.
 
         Raises:
             InputError: See `Checkpoint`.
@@ -284,16 +284,16 @@ class Checkpoint:
         return self._parts[-1]
 
     def unused(self) -> list[str]:
-        """Returns the names of the tensors that nobody has read, ignored or left out."""
-        return [name for each in (self, *self._parts) for name in each._tensors if name not in each._used]
+        """Returns the names of the tensors that have not been read, ignored or left out."""
+        return [name for part in (self, *self._parts) for name in part._tensors if name not in part._used]
 
     def checksums(self) -> dict[str, str]:
         """Returns the SHA-256 sums of the files of the weights by their paths in the folder."""
-        files = (path for each in (self, *self._parts) for path in each.files)
+        files = (path for part in (self, *self._parts) for path in part.files)
         return {path.relative_to(self.path).as_posix(): checksum(path) for path in files}
 
     def licence(self) -> str:
-        """Returns the licence that the head of the folder's README.md names."""
+        """Returns the licence in the metadata of the folder's README.md."""
         path = self.path / "README.md"
         head = path.read_text(encoding="utf-8", errors="replace").split("---")[1:2] if path.is_file() else []
         lines = [line.split(": ", 1) for text in head for line in text.splitlines() if ": " in line]
@@ -301,14 +301,14 @@ class Checkpoint:
 
 
 def check_content(path: Path) -> None:
-    """Checks that a file is there itself, and not a pointer to it that Git LFS left.
+    """Checks that a file is not a pointer of Git LFS.
 
     Raises:
-        InputError: If it is a pointer.
+        InputError: If it is one.
     """
     with path.open("rb") as file:
         if file.read(len(_POINTER)) == _POINTER:
-            raise InputError(f"{path} is a Git LFS pointer, not the file itself. Fetch it: git lfs pull")
+            raise InputError(f"{path} is a Git LFS pointer, not the file itself. Fetch the file: git lfs pull")
 
 
 def _to_numpy(tensor: Any) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""A model of CTranslate2: a folder with `model.bin`, `config.json` in newer ones, and the vocabularies."""
+"""Reads and writes folders of CTranslate2: `model.bin`, `config.json` in newer versions, and the vocabularies."""
 
 import functools
 import math
@@ -17,17 +17,17 @@ from zoo.errors import InputError, unknown_name
 MODEL_TYPE = "ctranslate2"
 _TYPES = {0: "<f4", 1: "i1", 2: "<i2", 3: "<i4", 4: "<f2", 5: "<u2"}
 _BFLOAT16 = 5
-# Before version 4 a tensor told the size of its numbers and not their type; whole numbers were weights of 8 or 16 bits.
+# Before version 4 files have the size of the numbers instead of their type; integers are weights of 8 or 16 bits.
 _TYPES_BY_SIZE = {1: 1, 2: 2, 4: 0}
 _VERSIONS = range(2, 7)
 _LARGEST = 2**32 - 1  # bytes of a tensor
 
 
 class _Reader:
-    """Reads a file from its beginning on."""
+    """Reads a file sequentially."""
 
     def __init__(self, path: Path):
-        self.path, self.at = path, 0
+        self.path, self.position = path, 0
         try:
             with path.open("rb") as file:
                 self.data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -46,30 +46,29 @@ class _Reader:
         try:
             return self.data[begin : begin + size].rstrip(b"\0").decode("utf-8")
         except UnicodeDecodeError:
-            raise InputError(f"{self.path} is no model of CTranslate2, or damaged.") from None
+            raise InputError(f"{self.path} is damaged, or is no model of CTranslate2.") from None
 
     def skip(self, size: int) -> int:
-        """Goes on by a number of bytes, and returns where they begin."""
-        begin, self.at = self.at, self.at + size
-        if self.at > len(self.data):
-            raise InputError(f"{self.path} is no model of CTranslate2, or ends too early.")
+        """Skips a number of bytes, and returns the position of the first."""
+        begin, self.position = self.position, self.position + size
+        if self.position > len(self.data):
+            raise InputError(f"{self.path} is cut off, or is no model of CTranslate2.")
         return begin
 
     def ended(self) -> bool:
-        return self.at == len(self.data)
+        return self.position == len(self.data)
 
 
 class CTranslate2Checkpoint(Checkpoint):
-    """A folder of CTranslate2; its configuration is that of `config.json`, if it has one, and what `model.bin` is.
+    """A folder of CTranslate2; its configuration is `config.json`, if it has one, with the kind of `model.bin`.
 
-    Names may stand for one tensor: `aliases` has the name of the tensor for each of the others. Weights of 8 and 16
-    bits are read as what they stand for.
+    A tensor may have several names: `aliases` maps the others to the first. Weights of 8 and 16 bits are dequantised.
 
     Args:
         path: The folder.
 
     Raises:
-        InputError: If it is no such folder, or damaged.
+        InputError: If it is not such a folder, or is damaged.
     """
 
     aliases: dict[str, str]
@@ -79,7 +78,7 @@ class CTranslate2Checkpoint(Checkpoint):
         self._version = reader.number("I")
         if self._version not in _VERSIONS:
             raise InputError(
-                f"{reader.path}: versions {_VERSIONS[0]} to {_VERSIONS[-1]} of the format are read. "
+                f"{reader.path}: versions {_VERSIONS[0]} to {_VERSIONS[-1]} of the format are supported. "
                 f"Received: {self._version}."
             )
         described = self.json("config.json") if (self.path / "config.json").is_file() else {}
@@ -91,9 +90,9 @@ class CTranslate2Checkpoint(Checkpoint):
             name = reader.name()
             shape = tuple(reader.number("I") for _ in range(reader.number("B")))
             kind, count = reader.number("B"), reader.number("I")
-            known = _TYPES if self._version >= 4 else _TYPES_BY_SIZE
-            if kind not in known:
-                raise InputError(f"{reader.path}: {name} has numbers of the type {kind}, which is not known.")
+            kinds = _TYPES if self._version >= 4 else _TYPES_BY_SIZE
+            if kind not in kinds:
+                raise InputError(f"{reader.path}: {name} has numbers of the unknown type {kind}.")
             kind = kind if self._version >= 4 else _TYPES_BY_SIZE[kind]
             itemsize = np.dtype(_TYPES[kind]).itemsize
             size = count if self._version >= 4 else count * itemsize
@@ -104,8 +103,8 @@ class CTranslate2Checkpoint(Checkpoint):
         self.aliases = {}
         if not reader.ended():
             self.aliases = {reader.name(): reader.name() for _ in range(reader.number("I"))}
-        if wrong := [name for name in self.aliases.values() if name not in self._tensors]:
-            raise InputError(f"{reader.path}: {unknown_name('tensor', wrong[0], self._tensors)}")
+        if unknown := [name for name in self.aliases.values() if name not in self._tensors]:
+            raise InputError(f"{reader.path}: {unknown_name('tensor', unknown[0], self._tensors)}")
         return [reader.path]
 
     def has(self, name: str) -> bool:
@@ -116,18 +115,18 @@ class CTranslate2Checkpoint(Checkpoint):
         return super().shape(self.aliases.get(name, name))
 
     def read(self, name: str, shape: tuple[int, ...]) -> np.ndarray:
-        """See `Checkpoint`; of weights in whole numbers, what these stand for in float32."""
+        """See `Checkpoint`; quantised weights are returned in float32."""
         name = self.aliases.get(name, name)
         values = super().read(name, shape)
         if not super().has(f"{name}_scale"):
             return values
         scale = super().read(f"{name}_scale", self.shape(f"{name}_scale"))
-        # One for each row of 8 bits, one for all of 16.
-        stood_for: np.ndarray = values.astype(np.float32) / (scale[:, None] if scale.size > 1 else scale.reshape(()))
-        return stood_for
+        # Weights of 8 bits have a scale for each row, those of 16 bits one for all.
+        weights: np.ndarray = values.astype(np.float32) / (scale[:, None] if scale.size > 1 else scale.reshape(()))
+        return weights
 
     def scalar(self, *names: str, default: Any) -> Any:
-        """Returns the first of these numbers that is there, else a default."""
+        """Returns the first of these numbers that exists, or else a default."""
         for name in names:
             if self.has(name):
                 return self.read(name, ()).item()
@@ -147,7 +146,7 @@ class CTranslate2Checkpoint(Checkpoint):
                 try:
                     return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
                 except UnicodeDecodeError:
-                    raise InputError(f"{path} is no UTF-8.") from None
+                    raise InputError(f"{path} must be UTF-8.") from None
         raise InputError(f"{self.path} has no vocabulary: {side}_vocabulary or shared_vocabulary, .json or .txt.")
 
 
@@ -159,18 +158,18 @@ def _read(data: mmap.mmap, begin: int, kind: int, shape: tuple[int, ...]) -> np.
 def write_model(
     path: Path, name: str, revision: int, tensors: Mapping[str, Callable[[], np.ndarray]], aliases: Mapping[str, str]
 ) -> None:
-    """Writes a `model.bin` of the newest version that is read here, one tensor after another.
+    """Writes a `model.bin` of the newest supported version, one tensor after another.
 
     Args:
         path: The file.
         name: The kind of model, such as `TransformerSpec`.
         revision: The revision of that kind.
-        tensors: Functions that return the tensors, by name: whole numbers of 8 to 32 bits, or floats, which are written
-            as float32.
-        aliases: Further names, and the tensors that they stand for.
+        tensors: Functions that return the tensors, by name: integers of 8 to 32 bits, or floats, which are written as
+            float32.
+        aliases: Second names of tensors, and the tensors that they stand for.
 
     Raises:
-        InputError: If a tensor is larger than the format can say.
+        InputError: If a tensor is too large for the format.
     """
     kinds = {np.dtype(kind): number for number, kind in _TYPES.items() if number != _BFLOAT16}
     with path.open("wb") as file:
@@ -179,7 +178,7 @@ def write_model(
             array = read()
             array = np.ascontiguousarray(array, array.dtype if array.dtype.kind == "i" else "<f4").reshape(array.shape)
             if array.nbytes > _LARGEST:
-                raise InputError(f"{tensor} has {array.nbytes} bytes. CTranslate2 has at most {_LARGEST} for a tensor.")
+                raise InputError(f"{tensor} has {array.nbytes} bytes; CTranslate2 supports {_LARGEST} for a tensor.")
             sizes = struct.pack(f"<B{array.ndim}I", array.ndim, *array.shape)
             file.write(_written(tensor) + sizes + struct.pack("<BI", kinds[array.dtype], array.nbytes))
             file.write(array.tobytes())
@@ -189,6 +188,6 @@ def write_model(
 
 
 def _written(text: str) -> bytes:
-    """Returns a name as the format has it: its size, and an end of zero that counts."""
+    """Returns a name in the format: its size, its bytes and a zero, which the size includes."""
     data = text.encode() + b"\0"
     return struct.pack("<H", len(data)) + data

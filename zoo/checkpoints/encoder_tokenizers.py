@@ -1,4 +1,4 @@
-"""The tokenizers of RoBERTa and XLM-RoBERTa, and BART's, which put `<s>` and `</s>` around texts."""
+"""The tokenizers of RoBERTa, XLM-RoBERTa and BART, which put `<s>` and `</s>` around texts."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,12 +27,12 @@ NAMES = {
     "unk_token": "<unk>",
     "mask_token": "<mask>",
 }
-"""The special pieces of both."""
+"""Their special pieces."""
 _MODEL, _DESCRIBED = "sentencepiece.bpe.model", "tokenizer.json"
 _SHIFT = 1
-"""How much larger an id is than that of SentencePiece, as fairseq puts padding before its pieces."""
+"""Difference between the ids of fairseq, which has padding before the pieces, and those of SentencePiece."""
 _SPECIAL = (1, 0, 2, 3)
-"""The ids of padding, start, end and what is unknown, as fairseq numbers them."""
+"""The ids of padding, start, end and unknown in fairseq."""
 _OF_SENTENCEPIECE = {"unk": 0, "bos": 1, "eos": 2}
 
 
@@ -41,10 +41,10 @@ def roberta_tokenizer(checkpoint: Checkpoint, size: int) -> tuple[ByteLevelBPETo
 
     Args:
         checkpoint: The checkpoint.
-        size: Number of tokens of the model.
+        size: The number of tokens of the model.
 
     Raises:
-        InputError: If there are no such files, they do not go together, or they read text in another way.
+        InputError: If the files are missing or contradict each other, or split text in another way than GPT-2.
     """
     pad, start, end, unknown, _ = ids = special_ids(checkpoint, size)
     order = arrange(size, start, end, pad, unknown)
@@ -52,7 +52,7 @@ def roberta_tokenizer(checkpoint: Checkpoint, size: int) -> tuple[ByteLevelBPETo
 
 
 def special_ids(checkpoint: Checkpoint, size: int) -> list[int]:
-    """Returns the ids of the special pieces of RoBERTa, in the order of `NAMES`; raises as `roberta_tokenizer`."""
+    """Returns the ids of the special pieces in the order of `NAMES`; raises InputError as `roberta_tokenizer` does."""
     config = _check_prefix(checkpoint, False)
     names = {key: content_of(config.get(key) or name) for key, name in NAMES.items()}
     path, vocabulary = _vocabulary(checkpoint, names)
@@ -70,18 +70,18 @@ def special_ids(checkpoint: Checkpoint, size: int) -> list[int]:
 def bart_tokenizers(
     checkpoint: Checkpoint, size: int, start: int, forced: int | None
 ) -> tuple[dict[str, Tokenizer], Arrangement]:
-    """Returns the tokenizers of sources and answers, and the order of ids; see `roberta_tokenizer`.
+    """Returns the tokenizers of sources and targets, and the order of ids; see `roberta_tokenizer`.
 
     Both kinds of texts have `<s>` before them and `</s>` after them.
 
     Args:
         checkpoint: The checkpoint.
-        size: Number of tokens of the model.
-        start: The id of what the decoder begins with.
-        forced: The id that answers are made to begin with, if there is one.
+        size: The number of tokens of the model.
+        start: The id of the start token of the decoder.
+        forced: The id of a forced first token of targets, or `None`.
 
     Raises:
-        InputError: See `roberta_tokenizer`; or if answers are made to begin with something else than `<s>`.
+        InputError: See `roberta_tokenizer`; or if the forced token is not `<s>`.
     """
     pad, first, end, unknown, _ = ids = special_ids(checkpoint, size)
     if (pad, first, end) != _SPECIAL[:3]:
@@ -102,18 +102,18 @@ def bart_tokenizers(
 
 
 def _check_prefix(checkpoint: Checkpoint, expected: bool) -> dict[str, Any]:
-    """Checks whether a space is put before texts, and returns what `tokenizer_config.json` says."""
+    """Checks whether texts begin with a space, and returns the content of `tokenizer_config.json`."""
     config = tokenizer_config(checkpoint)
-    if (found := config.get("add_prefix_space")) not in (None, expected):
+    if (received := config.get("add_prefix_space")) not in (None, expected):
         raise InputError(
             f"{checkpoint.path / 'tokenizer_config.json'}: add_prefix_space must be {str(expected).lower()} to be "
-            f"imported. Received: {found}."
+            f"imported. Received: {received}."
         )
     return config
 
 
 def _vocabulary(checkpoint: Checkpoint, names: Mapping[str, str]) -> tuple[Path, dict[str, int]]:
-    """Returns the file that has the ids of pieces, and these."""
+    """Returns the file with the ids of pieces, and these ids."""
     if not (checkpoint.path / _DESCRIBED).is_file():
         return checkpoint.path / "vocab.json", checkpoint.json("vocab.json")
     path, described = checkpoint.path / _DESCRIBED, checkpoint.json(_DESCRIBED)
@@ -132,8 +132,8 @@ def roberta_files(tokenizer: ByteLevelBPETokenizer) -> tuple[dict[str, Any], Arr
     pad, start, end = (order.original_ids[ours] for ours in (PAD, START, END))
     if NEW in (pad, start, end) or len({pad, start, end}) < 3:
         raise InputError(
-            "RoBERTa has tokens for padding, start and end, which the vocabulary that this tokenizer comes from has "
-            f"not. Received: the ids {pad}, {start} and {end}."
+            "RoBERTa needs different tokens for padding, start and end, which the vocabulary of this tokenizer lacks. "
+            f"Received: the ids {pad}, {start} and {end}."
         )
     names = {PAD: NAMES["pad_token"], START: NAMES["cls_token"], END: NAMES["sep_token"]}
     return _with_ends(byte_level_files(tokenizer, order, names), start, end), order
@@ -143,7 +143,7 @@ def bart_files(tokenizers: Mapping[str, Tokenizer]) -> dict[str, Any]:
     """Returns the files of BART's tokenizer by name.
 
     Raises:
-        InputError: If BART has no such tokenizers.
+        InputError: If BART does not support them.
     """
     source, target = (tokenizers[side] for side in ("source", "target"))
     first = source.around.before
@@ -155,7 +155,7 @@ def bart_files(tokenizers: Mapping[str, Tokenizer]) -> dict[str, Any]:
         or source.around.languages
     ):
         raise InputError(
-            f"BART has one byte-level tokenizer for both sides, with {NAMES['cls_token']} before texts. "
+            f"BART needs one byte-level tokenizer for both sides, with {NAMES['cls_token']} before texts. "
             f"Received: tokenizer={source.kind!r} and {target.kind!r}."
         )
     order = Arrangement(source.original_ids)
@@ -164,7 +164,7 @@ def bart_files(tokenizers: Mapping[str, Tokenizer]) -> dict[str, Any]:
 
 
 def _with_ends(files: dict[str, Any], start: int, end: int) -> dict[str, Any]:
-    """Returns files of a byte-level tokenizer that puts `<s>` and `</s>`, of these ids, around texts."""
+    """Returns the files of a byte-level tokenizer, changed to put `<s>` and `</s>` of these ids around texts."""
     around = {"sep": [NAMES["sep_token"], end], "cls": [NAMES["cls_token"], start]}
     others = {"trim_offsets": True, "add_prefix_space": False}
     files[_DESCRIBED]["post_processor"] = {"type": "RobertaProcessing", **around, **others}
@@ -177,24 +177,26 @@ def _named(names: Mapping[str, str]) -> dict[str, Any]:
 
 
 def xlm_roberta_tokenizer(checkpoint: Checkpoint, size: int) -> tuple[ReorderedSubwordTokenizer, Arrangement]:
-    """Returns the tokenizer of `sentencepiece.bpe.model`, and the order of ids, which fairseq has shifted.
+    """Returns the tokenizer of `sentencepiece.bpe.model`, and the order of ids, which are those of fairseq.
 
     Args:
         checkpoint: The checkpoint.
-        size: Number of tokens of the model.
+        size: The number of tokens of the model.
 
     Raises:
-        InputError: If there is no such file, its special pieces are others, or words were added to its pieces.
+        InputError: If the file is missing, its special pieces differ, or ordinary tokens were added.
     """
     if not (checkpoint.path / _MODEL).is_file():
         raise InputError(
-            f"{checkpoint.path / _MODEL} is missing: what SentencePiece has made is read from its own model, and not "
-            f"from {_DESCRIBED}."
+            f"{checkpoint.path / _MODEL} is missing: the tokenizer is read from this model of SentencePiece, not from "
+            f"{_DESCRIBED}."
         )
     config = _check_prefix(checkpoint, True)
     for key, name in NAMES.items():
-        if (found := content_of(config.get(key) or name)) != name:
-            raise InputError(f"{checkpoint.path / 'tokenizer_config.json'}: {key} must be {name}. Received: {found}.")
+        if (received := content_of(config.get(key) or name)) != name:
+            raise InputError(
+                f"{checkpoint.path / 'tokenizer_config.json'}: {key} must be {name}. Received: {received}."
+            )
     model = checkpoint.file(_MODEL).read_bytes()
     processor = read_model(model)
     pieces = [processor.id_to_piece(index) for index in range(processor.vocab_size())]
@@ -205,8 +207,8 @@ def xlm_roberta_tokenizer(checkpoint: Checkpoint, size: int) -> tuple[ReorderedS
         )
     if size < len(pieces) + _SHIFT:
         raise InputError(
-            f"{checkpoint.path / _MODEL}: has {len(pieces)} pieces, and the model tokens for fewer: "
-            f"vocab_size must be at least {len(pieces) + _SHIFT}. Received: {size}."
+            f"{checkpoint.path / _MODEL} has {len(pieces)} pieces: vocab_size must be at least {len(pieces) + _SHIFT}. "
+            f"Received: {size}."
         )
     _check_pieces(checkpoint, pieces)
     pad, start, end, unknown = _SPECIAL
@@ -216,7 +218,7 @@ def xlm_roberta_tokenizer(checkpoint: Checkpoint, size: int) -> tuple[ReorderedS
 
 
 def _shifted(size: int, count: int) -> tuple[int, ...]:
-    """Returns the id in SentencePiece of each of our ids, given the number of our ids and that of its pieces."""
+    """Returns the id in SentencePiece of each of our ids, from the number of our ids and that of its pieces."""
     others = range(len(_SPECIAL) - _SHIFT, size - _SHIFT)
     special = (NEW, *(_OF_SENTENCEPIECE[name] for name in ("bos", "eos", "unk")))
     return (*special, *(index if index < count else NEW for index in others))
@@ -233,20 +235,20 @@ def _check_pieces(checkpoint: Checkpoint, pieces: list[str]) -> None:
     path = checkpoint.path / _DESCRIBED
     if path.is_file():
         model = checkpoint.json(_DESCRIBED).get("model") or {}
-        found = [piece for piece, _ in model["vocab"]] if model.get("type") == "Unigram" else []
-        if found not in (expected, expected[:-1]):
-            raise InputError(f"{path}: must be a Unigram of the {len(pieces)} pieces of {_MODEL}, in their order.")
+        described = [piece for piece, _ in model["vocab"]] if model.get("type") == "Unigram" else []
+        if described not in (expected, expected[:-1]):
+            raise InputError(f"{path} must be a Unigram of the {len(pieces)} pieces of {_MODEL} in their order.")
 
 
 def xlm_roberta_files(tokenizer: ReorderedSubwordTokenizer) -> tuple[dict[str, Any], Arrangement]:
     """Returns the files of XLM-RoBERTa's tokenizer by name, and the order of their ids.
 
     Raises:
-        InputError: If the ids of the tokenizer are not those of SentencePiece as fairseq has shifted them.
+        InputError: If the ids of the tokenizer are not those of fairseq.
     """
     processor, size = read_model(tokenizer.model), tokenizer.vocab_size
     if tokenizer.model_ids != _shifted(size, processor.vocab_size()):
-        raise InputError("XLM-RoBERTa has the ids of SentencePiece plus 1, and this tokenizer has others.")
+        raise InputError("XLM-RoBERTa needs the ids of SentencePiece plus 1; this tokenizer has others.")
     pad, start, end, unknown = _SPECIAL
     config = {"tokenizer_class": "XLMRobertaTokenizer", **_named(NAMES)}
     return {_MODEL: tokenizer.model, "tokenizer_config.json": config}, arrange(size, start, end, pad, unknown)

@@ -1,4 +1,4 @@
-"""A model of Marian as its own software writes it: weights in `.npz`, options in YAML, and vocabularies."""
+"""Reads models that Marian's own software wrote: weights in `.npz`, options in YAML, and vocabularies."""
 
 import functools
 import zipfile
@@ -15,20 +15,20 @@ from zoo.errors import InputError
 MODEL_TYPE = "marian"
 _OPTIONS = "special:model.yml"
 _DECODER = "decoder.yml"
-# What reading a damaged archive raises; the last two are of kinds of compression that are not read, and of passwords.
+# Errors of a damaged archive; the last two are those of unsupported compression and of passwords.
 _DAMAGED = (zipfile.BadZipFile, zlib.error, ValueError, EOFError, NotImplementedError, RuntimeError)
 
 
 class MarianCheckpoint(Checkpoint):
-    """A folder of Marian; its configuration is the YAML inside the weights, and beside them `NAME.npz.yml`.
+    """A folder of Marian; its configuration is the YAML inside the weights, and `NAME.npz.yml` beside them.
 
-    `decoder.yml`, where there is one, says which of the files are meant.
+    If there is a `decoder.yml`, it names the files.
 
     Args:
         path: The folder.
 
     Raises:
-        InputError: If it is no such folder, or a file in it is missing or damaged.
+        InputError: If it is not such a folder, or a file in it is missing or damaged.
     """
 
     vocabularies: list[Path]
@@ -50,23 +50,25 @@ class MarianCheckpoint(Checkpoint):
         return {**config, "model_type": f"{MODEL_TYPE} {config.get('type', 'without type')}"}
 
     def _weights(self, named: Any) -> Path:
-        """Returns the file of the weights: what `decoder.yml` names, else the only one."""
+        """Returns the file of the weights: the one that `decoder.yml` names, or else the only one."""
         if named:
             names = [Path(str(name)).name for name in (named if isinstance(named, list) else [named])]
         else:
             names = sorted(path.name for path in self.path.glob("*.npz") if ".optimizer." not in path.name)
         if len(names) != 1:
-            found = ", ".join(names) or "none"
-            raise InputError(f"{self.path} must have one .npz file, or a {_DECODER} that names one. Received: {found}.")
+            received = ", ".join(names) or "none"
+            raise InputError(
+                f"{self.path} must have one .npz file, or a {_DECODER} that names one. Received: {received}."
+            )
         return self.file(names[0])
 
     def _inside(self) -> dict[str, Any]:
-        """Opens the weights, and returns the options that stand in them."""
+        """Opens the weights, and returns the options inside."""
         try:
             self._archive = zipfile.ZipFile(self._file)
             self._entries = {name.removesuffix(".npy"): self._header(name) for name in self._archive.namelist()}
         except _DAMAGED as error:
-            raise InputError(f"{self._file} is no .npz file, or damaged: {error}.") from None
+            raise InputError(f"{self._file} is damaged, or is not an .npz file: {error}.") from None
         if _OPTIONS not in self._entries:
             raise InputError(f"{self._file} has no {_OPTIONS}, the options that Marian writes into it.")
         text = self._read(_OPTIONS).tobytes().rstrip(b"\0")
@@ -118,7 +120,7 @@ class MarianCheckpoint(Checkpoint):
         Raises:
             InputError: If it is damaged.
         """
-        found = self._parsed(path.read_bytes(), path, strings=True)
-        if wrong := [token for token, i in found.items() if not (isinstance(i, str) and i.isdecimal())]:
-            raise InputError(f"{path} is damaged: {wrong[0]!r} has no number.")
-        return {token: int(i) for token, i in found.items()}
+        ids = self._parsed(path.read_bytes(), path, strings=True)
+        if invalid := [token for token, i in ids.items() if not (isinstance(i, str) and i.isdecimal())]:
+            raise InputError(f"{path} is damaged: {invalid[0]!r} has no number.")
+        return {token: int(i) for token, i in ids.items()}

@@ -1,4 +1,4 @@
-"""The tokenizers of translators of many languages, which put codes of languages around texts: M2M-100, NLLB, mBART."""
+"""The tokenizers of M2M-100, NLLB and mBART, which put codes of languages around texts."""
 
 import re
 from collections.abc import Mapping
@@ -18,9 +18,9 @@ from zoo.vocabulary import START, UNKNOWN
 Files = dict[str, Any]
 
 SPECIAL = {"pad": 1, "eos": 2, "unk": 3, "bos": 0}
-"""The ids of the special pieces, as fairseq numbers them."""
+"""The ids of the special pieces in fairseq."""
 NAMES = {0: "<s>", 1: "<pad>", 2: "</s>", 3: "<unk>"}
-"""What they are called."""
+"""The names of the special pieces by their ids."""
 _CODE = re.compile("[a-z]{2,3}_[A-Z][A-Za-z]+")
 _MODEL, _DESCRIBED, _CONFIG = "sentencepiece.bpe.model", "tokenizer.json", "tokenizer_config.json"
 _SHIFT = 1
@@ -40,10 +40,10 @@ class Subwords:
 
     Attributes:
         model: The SentencePiece model.
-        pieces: The id in that model of each piece that is text, by its id in the checkpoint.
+        pieces: The id in that model of each ordinary piece, by its id in the checkpoint.
         codes: The id in the checkpoint of the code of each language.
-        names: The names of what is no text, by its id in the checkpoint.
-        tidy: Whether spaces before English punctuation are left out of texts.
+        names: The names of special tokens by their ids in the checkpoint.
+        tidy: Whether spaces before English punctuation are removed from decoded texts.
     """
 
     model: bytes
@@ -53,11 +53,11 @@ class Subwords:
     tidy: bool
 
     def tokenizer(self, order: Arrangement, start: str = "") -> ReorderedSubwordTokenizer:
-        """Returns the tokenizer with our order of ids; what is unknown is left out of texts.
+        """Returns the tokenizer with our order of ids; unknown tokens are left out of decoded texts.
 
         Args:
             order: The order.
-            start: The language whose code begins what is written, in the place of the end.
+            start: The language whose code is the start token of the decoder. Default: none.
         """
         ids = [NEW if ours <= UNKNOWN else self.pieces.get(i, NEW) for ours, i in enumerate(order.original_ids)]
         names = {ours: self.names[i] for ours, i in enumerate(order.original_ids) if ours > UNKNOWN and i in self.names}
@@ -67,14 +67,14 @@ class Subwords:
 
 
 def fairseq_subwords(checkpoint: Checkpoint, size: int) -> Subwords:
-    """Returns the vocabulary of NLLB or mBART: SentencePiece of its own model, or else of `tokenizer.json`.
+    """Returns the vocabulary of NLLB or mBART from the model of SentencePiece, or else from `tokenizer.json`.
 
     Args:
         checkpoint: The checkpoint.
-        size: Number of tokens of the model.
+        size: The number of tokens of the model.
 
     Raises:
-        InputError: If there is neither, or it has other special pieces, words that were added, or no codes.
+        InputError: If both are missing, special pieces differ, ordinary tokens were added, or codes are missing.
     """
     config = tokenizer_config(checkpoint)
     tidy = bool(config.get("clean_up_tokenization_spaces", False))
@@ -106,30 +106,30 @@ def _of_model(checkpoint: Checkpoint, config: Mapping[str, Any]) -> tuple[bytes,
     if not any(_CODE.fullmatch(name) for name in names.values()):
         described = checkpoint.json(_DESCRIBED) if (checkpoint.path / _DESCRIBED).is_file() else {}
         vocabulary = (described.get("model") or {}).get("vocab") or []
-        if isinstance(vocabulary, list):  # of Unigram, which has the codes behind the pieces
+        if isinstance(vocabulary, list):  # Unigram, with the codes after the pieces
             names |= {i: piece for i, (piece, _) in enumerate(vocabulary) if i >= count + _SHIFT}
     if not any(_CODE.fullmatch(name) for name in names.values()):
         codes = [code for code in _listed(checkpoint, config) if _CODE.fullmatch(code)]
         names |= dict(enumerate([*codes, "<mask>"], start=count + _SHIFT))
-    if twice := set(names) & set(pieces):
-        raise InputError(f"{path}: {names[min(twice)]!r} is added in the place of a piece, {min(twice)}.")
+    if ambiguous := set(names) & set(pieces):
+        raise InputError(f"{path}: {names[min(ambiguous)]!r} is added with the id of a piece, {min(ambiguous)}.")
     return model, pieces, names
 
 
 def _listed(checkpoint: Checkpoint, config: Mapping[str, Any]) -> list[str]:
-    """Returns the further special tokens that files without ids name, in the order of their ids."""
+    """Returns the further special tokens of files that list them without ids, in the order of their ids."""
     path = checkpoint.path / "special_tokens_map.json"
     for described in (config, checkpoint.json(path.name) if path.is_file() else {}):
         for key in ("extra_special_tokens", "additional_special_tokens"):
-            if found := described.get(key):
-                return list(map(content_of, found))
+            if tokens := described.get(key):
+                return list(map(content_of, tokens))
     return []
 
 
 def _of_description(checkpoint: Checkpoint) -> tuple[bytes, dict[int, int], dict[int, str]]:
     path = checkpoint.path / _DESCRIBED
     if not path.is_file():
-        raise InputError(f"{checkpoint.path}: neither {_MODEL} nor {_DESCRIBED} is there.")
+        raise InputError(f"{checkpoint.path} has neither {_MODEL} nor {_DESCRIBED}.")
     described = checkpoint.json(_DESCRIBED)
     added = {token["id"]: token["content"] for token in described.get("added_tokens") or [] if token["special"]}
     try:
@@ -139,34 +139,34 @@ def _of_description(checkpoint: Checkpoint) -> tuple[bytes, dict[int, int], dict
         raise error if str(path) in str(error) else InputError(f"{path}: {error}") from None
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"{path} is damaged, or no tokenizer.json ({type(error).__name__}: {error}).") from None
-    known = {index: processor.id_to_piece(index) for index in range(processor.vocab_size())}
-    if (found := {i: known.get(i) for i in NAMES}) != NAMES:
-        raise InputError(f"{path}: the special pieces must be {NAMES}. Received: {found}.")
-    pieces = {i: i for i, piece in known.items() if i not in NAMES and not processor.is_control(i)}
+    vocabulary = {index: processor.id_to_piece(index) for index in range(processor.vocab_size())}
+    if (received := {i: vocabulary.get(i) for i in NAMES}) != NAMES:
+        raise InputError(f"{path}: the special pieces must be {NAMES}. Received: {received}.")
+    pieces = {i: i for i in vocabulary if i not in NAMES and not processor.is_control(i)}
     return model, pieces, {**NAMES, **added}
 
 
 def m2m_tokenizer(checkpoint: Checkpoint, order: Arrangement, size: int) -> tuple[Tokenizer, dict[str, int]]:
     """Returns the tokenizer of M2M-100, and the id in the checkpoint of the code of each language.
 
-    Its pieces have their ids in `vocab.json`, and the codes, such as `__de__`, follow them.
+    `vocab.json` has the ids of its pieces; those of the codes, such as `__de__`, follow.
 
     Raises:
-        InputError: If its files are missing or do not go together.
+        InputError: If its files are missing or contradict each other.
     """
     config, vocabulary = tokenizer_config(checkpoint), checkpoint.json("vocab.json")
     if (kind := config.get("language_codes", "m2m100")) not in M2M:
         raise InputError(f"{checkpoint.path / _CONFIG}: language_codes must be {' or '.join(M2M)}. Received: {kind!r}.")
-    if (found := config.get("sp_model_kwargs") or {}) != {}:
-        raise InputError(f"{checkpoint.path / _CONFIG}: sp_model_kwargs must be empty. Received: {found!r}.")
+    if options := config.get("sp_model_kwargs"):
+        raise InputError(f"{checkpoint.path / _CONFIG}: sp_model_kwargs must be empty. Received: {options!r}.")
     codes = {code: len(vocabulary) + place for place, code in enumerate(M2M[kind].split())}
     if (last := max(codes.values())) >= size:
         raise InputError(
             f"{checkpoint.path / 'vocab.json'}: the last code of a language has the id {last}, and the model {size:,} "
             "tokens."
         )
-    if (found := {i: piece for piece, i in vocabulary.items() if i in NAMES}) != NAMES:
-        raise InputError(f"{checkpoint.path / 'vocab.json'}: the first pieces must be {NAMES}. Received: {found}.")
+    if (special := {i: piece for piece, i in vocabulary.items() if i in NAMES}) != NAMES:
+        raise InputError(f"{checkpoint.path / 'vocab.json'}: the first pieces must be {NAMES}. Received: {special}.")
     names = {i: f"__{code}__" for code, i in codes.items()}
     pieces = {i: piece for piece, i in vocabulary.items()}
     for path, token, index, _ in added_tokens_of(checkpoint):
@@ -180,46 +180,45 @@ def m2m_tokenizer(checkpoint: Checkpoint, order: Arrangement, size: int) -> tupl
 
 
 def chosen_language(checkpoint: Checkpoint, side: str, codes: Mapping[str, int], forced: Any = None) -> str:
-    """Returns the language of a side: that which the user asks for, else what the checkpoint says.
+    """Returns the language of a side: that of the user, or else that of the checkpoint.
 
     Args:
         checkpoint: The checkpoint.
         side: `"source"` or `"target"`.
         codes: The id in the checkpoint of the code of each language.
-        forced: The id that translations are made to begin with, if the checkpoint has one.
+        forced: The id of a forced first token of translations, if the checkpoint has one.
 
     Raises:
-        InputError: If nobody says, or it is unknown.
+        InputError: If the language is missing or unknown.
     """
     option = {"source": "src_lang", "target": "tgt_lang"}[side]
-    told = checkpoint.language(side)
+    wanted = checkpoint.language(side)
     named = next((code for code, i in codes.items() if i == forced), None)
-    if told is None and forced is not None and named is None:
+    if wanted is None and forced is not None and named is None:
         raise InputError(
             f"{checkpoint.generation_file}: forced_bos_token_id must be the code of a language. Received: {forced!r}."
         )
-    language = told or named or tokenizer_config(checkpoint).get(option)
+    language = wanted or named or tokenizer_config(checkpoint).get(option)
     shown = ", ".join([*codes][:5]) + (f" and {len(codes) - 5} more" if len(codes) > 5 else "")
     if language is None:
         raise InputError(
-            f"{checkpoint.path} does not say for which languages it is: --{side}_language must be one of {len(codes)}, "
-            f"{shown}."
+            f"{checkpoint.path} has no default language: --{side}_language must be one of {len(codes)}, {shown}."
         )
     if language not in codes:
-        where = f"--{side}_language" if told else f"{checkpoint.path / _CONFIG}: {option}"
+        where = f"--{side}_language" if wanted else f"{checkpoint.path / _CONFIG}: {option}"
         raise InputError(f"{where} must be one of {len(codes)}, {shown}. Received: {language!r}.")
     return str(language)
 
 
 def around_texts(order: Arrangement, codes: Mapping[str, int], language: str, follows: bool, forced: bool) -> Around:
-    """Returns what is around texts of a language.
+    """Returns the tokens around texts of a language.
 
     Args:
         order: Our order of ids.
         codes: The id in the checkpoint of the code of each language.
         language: The language.
-        follows: Whether its code comes after the end, and not before texts.
-        forced: Whether a model is made to begin with it what it writes.
+        follows: Whether its code follows the end of texts instead of preceding them.
+        forced: Whether decoding is forced to begin with it.
     """
     ours = {i: place for place, i in enumerate(order.original_ids) if place > UNKNOWN}
     languages = {code: ours[i] for code, i in codes.items()}
@@ -230,22 +229,22 @@ def around_texts(order: Arrangement, codes: Mapping[str, int], language: str, fo
 def multilingual_files(
     family: str, tokenizers: Mapping[str, Tokenizer], classes: Mapping[str, type[Tokenizer]]
 ) -> Files:
-    """Returns the files of the tokenizers of such a translator by name.
+    """Returns the files of the tokenizers of a translator of many languages by name.
 
     Args:
         family: The name of the family, for errors.
-        tokenizers: Those of source and target.
-        classes: The class of ours that each of its tokenizers becomes, by its name there.
+        tokenizers: The tokenizers of source and target.
+        classes: Our classes of tokenizers by the names of the classes in `transformers`.
 
     Raises:
-        InputError: If the family has no such tokenizers.
+        InputError: If the family does not support the tokenizers.
     """
     source, target = (tokenizers[side] for side in ("source", "target"))
-    kind = next((name for name, each in classes.items() if isinstance(source, each)), None)
+    kind = next((name for name, tokenizer_class in classes.items() if isinstance(source, tokenizer_class)), None)
     same = source.with_around(Around()).identity() == target.with_around(Around()).identity()
     if kind is None or not same or not source.around.languages:
         raise InputError(
-            f"{family} has one vocabulary for both sides, with codes of languages. "
+            f"{family} needs one vocabulary for both sides, with codes of languages. "
             f"Received: tokenizer={source.kind!r} and {target.kind!r}."
         )
     config: Files = {
@@ -268,7 +267,7 @@ def multilingual_files(
 
 
 def target_name(target: Tokenizer) -> str:
-    """Returns the language of translations that begin with its code alone, and no end token before it."""
+    """Returns the language whose code is the start token of translations, or an empty string."""
     return str(getattr(target, "names", {}).get(START, ""))
 
 
@@ -276,7 +275,7 @@ def _m2m_kind(tokenizer: Tokenizer) -> str:
     names = " ".join(tokenizer.around.languages)
     kind = next((kind for kind, codes in M2M.items() if codes == names), None)
     if kind is None:
-        raise InputError(f"M2M-100 has other languages. Received: {names[:100]}.")
+        raise InputError(f"M2M-100 does not support these languages. Received: {names[:100]}.")
     return kind
 
 

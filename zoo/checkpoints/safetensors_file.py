@@ -1,6 +1,7 @@
-"""Files of the format safetensors: a header in JSON, and tensors that are read one at a time.
+"""Files of the format safetensors, whose tensors are read one at a time.
 
-The first eight bytes are the size of the header, little-endian; the header gives type, shape and place of each tensor.
+The first eight bytes are the size of the header, little-endian. The header is JSON with the type, the shape and the
+place of each tensor. The package of that name is not needed: it is no dependency of this project.
 """
 
 import json
@@ -14,8 +15,6 @@ import numpy as np
 from zoo.errors import InputError
 
 _TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4", "U8": "u1", "BOOL": "?"}
-
-
 _WRITTEN = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "int64": "I64", "int32": "I32"}
 _WRITTEN |= {"uint8": "U8", "bool": "BOOL"}
 
@@ -25,10 +24,10 @@ def write_safetensors(path: Path, tensors: Mapping[str, Callable[[], np.ndarray]
 
     Args:
         path: The file.
-        tensors: Functions that return the tensors, by name. Each is called twice, so that one tensor at a time is held.
+        tensors: Functions that return the tensors, by name. Each is called twice, so that memory holds one tensor.
 
     Raises:
-        InputError: If a tensor is of a type that is not known.
+        InputError: If a tensor has an unknown type.
     """
     header, end = {}, 0
     for name, read in tensors.items():
@@ -47,13 +46,13 @@ def write_safetensors(path: Path, tensors: Mapping[str, Callable[[], np.ndarray]
 
 
 class SafetensorsFile:
-    """One file, mapped into memory.
+    """A file that is mapped into memory.
 
     Args:
         path: The file.
 
     Raises:
-        InputError: If it is no such file, or ends too early.
+        InputError: If it is not such a file, or is cut off.
     """
 
     def __init__(self, path: Path):
@@ -82,7 +81,7 @@ class SafetensorsFile:
         """Returns a tensor, floats in float32.
 
         Raises:
-            InputError: If the file ends before it, or its type or size is wrong.
+            InputError: If the file is cut off before its end, or its type or size is wrong.
         """
         entry, shape = self._entries[name], self.shape(name)
         start, end = entry["data_offsets"]
@@ -91,13 +90,13 @@ class SafetensorsFile:
             raise InputError(f"{self.path}: {name} is of the type {entry['dtype']}; known: {', '.join(_TYPES)}.")
         count = math.prod(shape)
         if end - start != count * np.dtype(dtype).itemsize or self._first + end > self._size:
-            raise InputError(f"{self.path} is cut off or damaged: {name} of the shape {shape} is not whole in it.")
+            raise InputError(f"{self.path} is cut off or damaged: it lacks a part of {name}, of the shape {shape}.")
         values = np.memmap(self.path, dtype, "r", self._first + start, (count,)) if count else np.zeros(0, dtype)
         return widened(values, entry["dtype"] == "BF16").reshape(shape)
 
 
 def widened(values: np.ndarray, bfloat16: bool) -> np.ndarray:
-    """Returns floats in float32 and other numbers as they are; of bfloat16 the halves of their bits are given."""
-    if bfloat16:  # the upper half of a float32
+    """Returns floats in float32 and other numbers as they are; values of bfloat16 are passed as uint16."""
+    if bfloat16:  # its bits are the upper half of a float32
         return (values.astype(np.uint32) << 16).view(np.float32)
     return np.asarray(values, np.float32 if values.dtype.kind == "f" else None)

@@ -1,7 +1,7 @@
-"""A SentencePiece model of a `tokenizer.json`, for folders that have no other file of their tokenizer.
+"""Converts a `tokenizer.json` to a SentencePiece model, for folders that have no model, and back.
 
-The model has the pieces of the file with their ids, and reads text as the file says. Only pipelines that SentencePiece
-has are read; others are refused.
+The model has the pieces of the file with their ids, and splits text in the same way. Steps that SentencePiece lacks are
+refused.
 """
 
 import base64
@@ -22,10 +22,10 @@ from zoo.text.subwords import fields, read_model
 _UNIGRAM, _BPE = 1, 2
 _NORMAL, _UNKNOWN, _CONTROL = 1, 2, 3
 _SPACES = " {2,}"
-# Unicode's White_Space, which `WhitespaceSplit` cuts text at.
+# Unicode's White_Space, at which `WhitespaceSplit` splits text.
 _WHITE = (*range(0x09, 0x0E), 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029, 0x202F, 0x205F, 0x3000)
 
-# The rules that most models have, `nmt_nfkc`, make no space of these two.
+# `nmt_nfkc`, the rules of most models, do not replace these two by spaces.
 _NEVER_WHITE = (0x0B, 0x85)
 
 
@@ -34,11 +34,11 @@ def described_sentencepiece(path: Path, described: Mapping[str, Any], controls: 
 
     Args:
         path: The file, for errors.
-        described: What it says.
-        controls: Pieces that are no text; neither are those that the file calls special.
+        described: The content of the file.
+        controls: Special pieces, besides those that the file marks as special.
 
     Raises:
-        InputError: If it is neither Unigram nor BPE, or reads text in a way that SentencePiece does not.
+        InputError: If it is neither Unigram nor BPE, or has steps that SentencePiece lacks.
     """
     model = described.get("model") or {}
     controls = {*controls, *(token["content"] for token in described.get("added_tokens") or [] if token["special"])}
@@ -51,42 +51,42 @@ def described_sentencepiece(path: Path, described: Mapping[str, Any], controls: 
         unknown = model["vocab"].get(model.get("unk_token"))
     else:
         raise InputError(f"{path}: model.type must be Unigram or BPE. Received: model.type={kind!r}.")
-    for name, ours in (("byte_fallback", False), ("dropout", None), ("ignore_merges", False)):
-        if (found := model.get(name)) not in (ours, None, False):
-            raise InputError(f"{path}: model.{name} must be {ours} to be imported. Received: {found!r}.")
+    for name, only in (("byte_fallback", False), ("dropout", None), ("ignore_merges", False)):
+        if received := model.get(name):
+            raise InputError(f"{path}: model.{name} must be {only} to be imported. Received: {received!r}.")
     if unknown is None or not 0 <= unknown < len(pieces):
-        raise InputError(f"{path}: must have a piece for what is unknown. Received: {unknown!r}.")
+        raise InputError(f"{path} must have an unknown piece. Received: {unknown!r}.")
     if any(SPACE in piece[1:].lstrip(SPACE) for piece, _ in pieces if piece not in controls):
-        raise InputError(f"{path}: has a piece of two words, and pieces are within words.")
+        raise InputError(f"{path} has a piece of two words; pieces must be within words.")
     kinds = [_UNKNOWN if i == unknown else _CONTROL if p in controls else _NORMAL for i, (p, _) in enumerate(pieces)]
     written = b"".join(
         _field(1, _field(1, piece.encode()) + b"\x15" + struct.pack("<f", score) + _number(3, piece_kind))
         for (piece, score), piece_kind in zip(pieces, kinds, strict=True)
     )
     trainer = _number(3, _UNIGRAM if kind == "Unigram" else _BPE) + _number(4, len(pieces)) + _number(40, unknown)
-    charsmap, cuts_at_white = _rules(path, described)
-    found = written + _field(2, trainer) + _field(3, _field(1, b"described") + _field(2, charsmap))
-    if cuts_at_white:
-        _check_white(path, found)
-    return found
+    charsmap, splits_at_white = _rules(path, described)
+    content = written + _field(2, trainer) + _field(3, _field(1, b"described") + _field(2, charsmap))
+    if splits_at_white:
+        _check_white(path, content)
+    return content
 
 
 def _check_white(path: Path, model: bytes) -> None:
-    """Checks that white characters become spaces; raises InputError if one does not."""
+    """Checks that white space characters become spaces; raises InputError if one does not."""
     processor = read_model(model)
     for code in {*_WHITE} - {*_NEVER_WHITE}:
         if processor.normalize(f"a{chr(code)}a") != processor.normalize("a a"):
             raise InputError(
-                f"{path}: normalizer must make a space of each white character where pre_tokenizer cuts text at them. "
-                f"Received: rules that leave U+{code:04X}."
+                f"{path}: normalizer must replace all white space by spaces if pre_tokenizer splits text at it. "
+                f"Received: rules that keep U+{code:04X}."
             )
 
 
 def _ranked(path: Path, model: Mapping[str, Any]) -> list[tuple[str, float]]:
-    """Returns the pieces of a BPE in the order of their ids, each with a score: the sooner merged, the higher.
+    """Returns the pieces of a BPE in the order of their ids with scores, which fall with their rank in the merges.
 
-    SentencePiece merges what gives the best piece, `tokenizers` the pair that comes first in a list. Both do the same
-    if the list has all pairs that give a piece, one after another.
+    SentencePiece merges the pair with the best result, `tokenizers` the first pair in a list. Both are the same if all
+    pairs with one result follow each other in the list.
     """
     vocabulary = model["vocab"]
     pieces = sorted(vocabulary, key=vocabulary.__getitem__)
@@ -101,22 +101,20 @@ def _ranked(path: Path, model: Mapping[str, Any]) -> list[tuple[str, float]]:
         missing = next((cut for cut in cuts if cut not in pairs and mergeable.issuperset(cut)), None)
         if len(ranks) != len(groups) or missing or piece not in vocabulary:
             raise InputError(
-                f"{path}: model.merges must have all pairs that give a piece, one after another, as those of "
-                f"SentencePiece have. Received: {piece!r} without {missing!r}."
+                f"{path}: model.merges must have all pairs that result in a piece, one after another. "
+                f"Received: {piece!r} without {missing!r}."
             )
-    # A piece that no pair gives is one that others begin with, or is never read: its score does not count.
+    # A piece without a pair is a single character, or is never used: its score does not matter.
     return [(piece, -float(ranks.get(piece, len(ranks)))) for piece in pieces]
 
 
 def _rules(path: Path, described: Mapping[str, Any]) -> tuple[bytes, bool]:
-    """Returns the rules by which characters are replaced, and whether text is cut at white characters.
+    """Returns the rules that replace characters, and whether text is split at white space.
 
-    The rest is checked to be what SentencePiece does.
-
-    It puts a space before each text, squeezes spaces, and drops those around texts.
+    All other steps must be those of SentencePiece: a space before texts, single spaces, and none around texts.
     """
     steps, splits = list(_steps(described.get("normalizer"))), list(_steps(described.get("pre_tokenizer")))
-    charsmap, squeezes, cuts_at_white = b"", False, False
+    charsmap, squeezes, splits_at_white = b"", False, False
     for step in steps:
         if step["type"] == "Precompiled" and not charsmap:
             try:
@@ -130,7 +128,7 @@ def _rules(path: Path, described: Mapping[str, Any]) -> tuple[bytes, bool]:
         elif step != {"type": "Strip", "strip_left": False, "strip_right": True}:
             raise _unknown_step(path, "normalizer", step)
     if splits[:1] == [{"type": "WhitespaceSplit"}]:
-        splits, squeezes, cuts_at_white = splits[1:], True, True
+        splits, squeezes, splits_at_white = splits[1:], True, True
         charsmap = charsmap or _white_as_spaces()
     for step in splits:
         prepends = step.get("prepend_scheme", "always") == "always" and step.get("add_prefix_space", True)
@@ -138,14 +136,14 @@ def _rules(path: Path, described: Mapping[str, Any]) -> tuple[bytes, bool]:
             raise _unknown_step(path, "pre_tokenizer", step)
     if len(splits) != 1 or not squeezes:
         raise InputError(
-            f"{path}: must put a space before texts and squeeze spaces (Metaspace, and Replace or WhitespaceSplit). "
+            f"{path} must put a space before texts and merge spaces (Metaspace, and Replace or WhitespaceSplit). "
             f"Received: normalizer={steps!r:.200}, pre_tokenizer={splits!r:.200}."
         )
-    return charsmap, cuts_at_white
+    return charsmap, splits_at_white
 
 
 def _unknown_step(path: Path, part: str, step: Mapping[str, Any]) -> InputError:
-    return InputError(f"{path}: {part} has a step that SentencePiece does not have. Received: {dict(step)!r:.200}.")
+    return InputError(f"{path}: {part} has a step that SentencePiece lacks. Received: {dict(step)!r:.200}.")
 
 
 def _steps(part: Mapping[str, Any] | None) -> Iterator[Mapping[str, Any]]:
@@ -153,14 +151,14 @@ def _steps(part: Mapping[str, Any] | None) -> Iterator[Mapping[str, Any]]:
     if not part:
         return
     if part["type"] == "Sequence":
-        for each in part.get("normalizers") or part.get("pretokenizers") or ():
-            yield from _steps(each)
+        for step in part.get("normalizers") or part.get("pretokenizers") or ():
+            yield from _steps(step)
     else:
         yield part
 
 
 def _white_as_spaces() -> bytes:
-    """Returns the rules that make a space of each white character, and leave all others as they are."""
+    """Returns the rules that replace white space characters by spaces."""
     with tempfile.TemporaryDirectory() as folder:
         rules = Path(folder) / "rules.tsv"
         rules.write_text("".join(f"{code:X}\t20\n" for code in _WHITE), encoding="utf-8")
@@ -170,7 +168,7 @@ def _white_as_spaces() -> bytes:
 
 
 def _content(message: bytes, number: int) -> bytes:
-    return next(message[first:last] for found, first, last in fields(message, 0, len(message)) if found == number)
+    return next(message[first:last] for field, first, last in fields(message, 0, len(message)) if field == number)
 
 
 def _number(number: int, value: int) -> bytes:
@@ -197,18 +195,18 @@ def description(
 
     Args:
         model: The model.
-        ids: The id in it of each piece that is text, by the id that it has.
-        names: The names of special tokens, by their ids.
-        unknown: The name of what is unknown, which is one of them.
-        is_unigram: Whether the model is Unigram, and not BPE.
+        ids: The id in the model of each ordinary piece, by its id in the file.
+        names: The names of special tokens by their ids in the file.
+        unknown: The name of the unknown token, which is one of them.
+        is_unigram: Whether the model is Unigram instead of BPE.
 
     Raises:
-        InputError: If there is an id without piece among the others.
+        InputError: If the ids have a gap.
     """
     processor = read_model(model)
     scores = {piece: processor.get_score(i) for piece, i in ((processor.id_to_piece(i), i) for i in ids.values())}
     pieces = {**{i: processor.id_to_piece(index) for i, index in ids.items()}, **names}
-    # Of BPE, special tokens behind the pieces are no part of the vocabulary.
+    # The vocabulary of a BPE does not include special tokens after the pieces.
     size = max(pieces if is_unigram else ids, default=-1) + 1
     if missing := next((i for i in range(size) if i not in pieces), None):
         raise InputError(f"The ids of a vocabulary must be 0, 1, 2 and so on. Received: none that is {missing}.")
@@ -217,7 +215,7 @@ def description(
     squeezing = [{"type": "Replace", "pattern": {"Regex": _SPACES}, "content": " "}]
     precompiled = {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(charsmap).decode()}
     metaspace = {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": "always", "split": True}
-    cuts_at_white = charsmap == _white_as_spaces()
+    splits_at_white = charsmap == _white_as_spaces()
     normalizer = {"type": "Sequence", "normalizers": [*([precompiled] if charsmap else []), *squeezing]}
     splits = {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, metaspace]}
     written: dict[str, Any] = {"type": "Unigram", "unk_id": table.index(unknown), "byte_fallback": False}
@@ -229,8 +227,8 @@ def description(
     return {
         "version": "1.0",
         "added_tokens": [{"id": i, "content": names[i], **flags, "special": True} for i in sorted(names)],
-        "normalizer": None if cuts_at_white else normalizer,
-        "pre_tokenizer": splits if cuts_at_white else metaspace,
+        "normalizer": None if splits_at_white else normalizer,
+        "pre_tokenizer": splits if splits_at_white else metaspace,
         "post_processor": None,
         "decoder": metaspace,
         "model": written,
@@ -238,14 +236,14 @@ def description(
 
 
 def _merges(scores: Mapping[str, float]) -> list[list[str]]:
-    """Returns all pairs of pieces that give another one, those of the best piece first."""
+    """Returns all pairs of pieces that result in another piece, those of the best piece first."""
     ranked = sorted(scores, key=scores.__getitem__, reverse=True)
     cuts = ((piece[:place], piece[place:]) for piece in ranked for place in range(1, len(piece)))
     return [list(cut) for cut in cuts if cut[0] in scores and cut[1] in scores]
 
 
 def charsmap_of(model: bytes) -> bytes:
-    """Returns the rules by which a SentencePiece model replaces characters; none if it replaces none."""
-    rules = (model[first:last] for number, first, last in fields(model, 0, len(model)) if number == 3)
-    found = (each[first:last] for each in rules for number, first, last in fields(each, 0, len(each)) if number == 2)
-    return next(found, b"")
+    """Returns the rules by which a SentencePiece model replaces characters, which may be empty."""
+    specs = (model[first:last] for number, first, last in fields(model, 0, len(model)) if number == 3)
+    rules = (spec[first:last] for spec in specs for number, first, last in fields(spec, 0, len(spec)) if number == 2)
+    return next(rules, b"")

@@ -1,4 +1,4 @@
-"""A tokenizer by itself, without a checkpoint: a SentencePiece model, or a `tokenizer.json`."""
+"""A tokenizer without a checkpoint: a SentencePiece model or a `tokenizer.json`."""
 
 import json
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from zoo.errors import InputError
 from zoo.text import ReorderedSubwordTokenizer, Tokenizer, WordPieceTokenizer
 from zoo.text.subwords import read_model
 
-# What others call start, end and the unknown token.
+# Names of start, end and the unknown token in files of other software.
 _NAMES = (
     ("<s>", "[CLS]", "<bos>", "[BOS]", "<|startoftext|>", "<|begin_of_text|>"),
     ("</s>", "[SEP]", "<eos>", "[EOS]", "<|endoftext|>", "<|end_of_text|>"),
@@ -22,13 +22,13 @@ _NAMES = (
 
 
 def read_tokenizer_file(path: Path) -> Tokenizer:
-    """Returns the tokenizer in a file, whose content says which kind it is.
+    """Returns the tokenizer in a file; its kind is recognised by its content.
 
     Our ids 0 to 3 are padding, start, end and unknown; those that the file lacks are new, and all others keep their
-    order. What the file puts around texts does not count, but for WordPiece, nor do its limits of length.
+    order. Limits of length are ignored, and so are the tokens around texts, except those of WordPiece.
 
     Raises:
-        InputError: If the file cannot be read, is damaged, or reads text in a way that we do not have; it is named.
+        InputError: If the file cannot be read, is damaged, or has steps that are not supported; it is named.
     """
     try:
         content = path.read_bytes()
@@ -57,7 +57,7 @@ def _described(path: Path, content: bytes) -> Tokenizer:
             return _wordpiece(path, described)
         if kind != "BPE":
             raise InputError(
-                f"{path}: model.type must be BPE or WordPiece; what SentencePiece has made is read from its own model. "
+                f"{path}: model.type must be BPE or WordPiece; for SentencePiece pass its own model, .model or .spm. "
                 f"Received: model.type={kind!r}."
             )
         return described_byte_level(path, described, _order(described))
@@ -68,7 +68,7 @@ def _described(path: Path, content: bytes) -> Tokenizer:
 
 
 def _wordpiece(path: Path, described: Mapping[str, Any]) -> WordPieceTokenizer:
-    """Returns a WordPiece, whose texts begin with a token if the file puts one there."""
+    """Returns a WordPiece tokenizer, whose texts begin with a token if the file puts one there."""
     if described.get("post_processor"):
         return described_wordpiece(path, described, {})[0]
     around = {"type": "BertProcessing", "cls": ["[CLS]"], "sep": ["[SEP]"]}
@@ -78,12 +78,12 @@ def _wordpiece(path: Path, described: Mapping[str, Any]) -> WordPieceTokenizer:
 def _order(described: Mapping[str, Any]) -> Arrangement:
     """Returns our order of the ids of a byte-level vocabulary; start, end and unknown come last if it lacks them.
 
-    Padding is new, as it is for checkpoints of decoders, which may write that of the file.
+    Padding is new, as for checkpoints of decoders, which may generate the padding token of the file.
     """
     added = described.get("added_tokens") or []
     special = {token["content"]: token["id"] for token in added if token["special"]}
     ids = [*described["model"]["vocab"].values(), *(token["id"] for token in added)]
     size = max(ids, default=-1) + 1
-    found = [next((special[name] for name in names if name in special), NEW) for names in _NAMES]
-    start, end, unknown = (size + found[:n].count(NEW) if index == NEW else index for n, index in enumerate(found))
-    return arrange(size + found.count(NEW), start, end, unknown=unknown)
+    named = [next((special[name] for name in names if name in special), NEW) for names in _NAMES]
+    start, end, unknown = (size + named[:n].count(NEW) if index == NEW else index for n, index in enumerate(named))
+    return arrange(size + named.count(NEW), start, end, unknown=unknown)

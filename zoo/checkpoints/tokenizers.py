@@ -1,4 +1,4 @@
-"""The files of a checkpoint's tokenizer as one of our tokenizers."""
+"""Reads the tokenizer files of checkpoints as our tokenizers, and writes them."""
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ from zoo.text.subwords import read_model
 from zoo.vocabulary import END, PAD, SPECIAL_PIECES, START, UNKNOWN
 
 _CONFIG, _ADDED, _PIECES = "tokenizer_config.json", "added_tokens.json", "spiece.model"
-# Options of a BPE that has pieces of something else than bytes, or merges them in another way.
+# Options of a BPE whose pieces are not made of bytes, or that merges them in another way.
 _OTHER_BPE = ("dropout", "byte_fallback", "ignore_merges", "continuing_subword_prefix", "end_of_word_suffix")
 
 
@@ -36,10 +36,10 @@ def byte_level(checkpoint: Checkpoint, order: Arrangement, special: Collection[i
     Args:
         checkpoint: The checkpoint.
         order: Our order of the ids.
-        special: Ids that are no text; those that `tokenizer.json` calls special are none either.
+        special: Ids of special tokens, besides those that `tokenizer.json` marks as special.
 
     Raises:
-        InputError: If there are no such files, they do not go together, or they cut text in another way than GPT-2.
+        InputError: If the files are missing or contradict each other, or split text in another way than GPT-2.
     """
     if (checkpoint.path / "tokenizer.json").is_file():
         path = checkpoint.path / "tokenizer.json"
@@ -60,31 +60,31 @@ def described_byte_level(
 
     Args:
         path: The file, for the error.
-        described: What it says.
+        described: The content of the file.
         order: Our order of the ids.
-        special: Ids that are no text, besides those that the file calls special.
+        special: Ids of special tokens, besides those that the file marks as special.
 
     Raises:
-        InputError: If it is another kind of tokenizer, or cuts text in another way than GPT-2.
+        InputError: If it is another kind of tokenizer, or splits text in another way than GPT-2.
     """
     splits, normalizer = described.get("pre_tokenizer") or {}, described.get("normalizer") or {}
     model, levels = described.get("model") or {}, {"type": "ByteLevel", "use_regex": True, "add_prefix_space": False}
-    found = {"type": None, "use_regex": True, "add_prefix_space": False, **splits}
+    received_levels = {"type": None, "use_regex": True, "add_prefix_space": False, **splits}
     kind = model_kind(model)
-    other = [
+    unsupported = [
         f"{name}={received!r}"
-        for name, received, is_ours in (
+        for name, received, is_supported in (
             ("model.type", kind, kind == "BPE"),
             *((f"model.{name}", model.get(name), not model.get(name)) for name in _OTHER_BPE),
-            ("pre_tokenizer", splits, {key: found[key] for key in levels} == levels),
+            ("pre_tokenizer", splits, {key: received_levels[key] for key in levels} == levels),
             ("normalizer", normalizer, normalizer.get("type") in (None, "NFC")),
         )
-        if not is_ours
+        if not is_supported
     ]
-    if other:
+    if unsupported:
         raise InputError(
-            f"{path}: only byte-level BPE with GPT-2's rule for words is read, composed (NFC) or not. "
-            f"Received: {', '.join(other)[:300]}."
+            f"{path}: only byte-level BPE with GPT-2's rule for words is supported, with or without NFC. "
+            f"Received: {', '.join(unsupported)[:300]}."
         )
     merges = [pair.split(" ") if isinstance(pair, str) else list(pair) for pair in model["merges"]]
     added = described.get("added_tokens") or []
@@ -95,7 +95,7 @@ def described_byte_level(
 
 
 def model_kind(model: Mapping[str, Any]) -> str | None:
-    """Returns the kind of the `model` of a `tokenizer.json`; older files do not say it."""
+    """Returns the kind of the `model` of a `tokenizer.json`; older files lack its `type`."""
     if "type" in model:
         return str(model["type"])
     return "BPE" if "merges" in model else "WordPiece" if "max_input_chars_per_word" in model else None
@@ -113,9 +113,9 @@ def _byte_level_bpe(
     size = max(order.original_ids) + 1
     pieces = {index: piece for piece, index in vocabulary.items()}
     if beyond := [piece for piece, index in vocabulary.items() if index >= size]:
-        raise InputError(f"{path}: the vocabulary has {beyond[0]!r}, for which the model has no token.")
+        raise InputError(f"{path}: the model has no token for {beyond[0]!r} of the vocabulary.")
     pieces |= {index: byte_alphabet()[ord(" ")] * length for length, index in enumerate(runs, start=2)}
-    controls = [  # and rows that only fill up the table
+    controls = [  # special tokens, and rows that only pad the table of embeddings
         ours for ours, original in enumerate(order.original_ids) if original in special or original not in pieces
     ]
     texts = order.pieces([pieces.get(index, UNUSED) for index in range(size)])
@@ -125,16 +125,16 @@ def _byte_level_bpe(
 
 
 def tokenizer_config(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Returns what `tokenizer_config.json` says; nothing where it is missing."""
+    """Returns the content of `tokenizer_config.json`, or an empty dictionary if it is missing."""
     config: dict[str, Any] = checkpoint.json(_CONFIG) if (checkpoint.path / _CONFIG).is_file() else {}
     return config
 
 
 def check_added(checkpoint: Checkpoint, vocabulary: Mapping[str, int]) -> None:
-    """Checks that no tokens were added to a vocabulary beside its file.
+    """Checks that other files add no tokens to a vocabulary.
 
     Raises:
-        InputError: If one was; texts would be read without it.
+        InputError: If one does, since texts would be read without that token.
     """
     added = checkpoint.json(_ADDED) if (checkpoint.path / _ADDED).is_file() else {}
     described = tokenizer_config(checkpoint).get("added_tokens_decoder") or {}
@@ -148,16 +148,16 @@ def check_added(checkpoint: Checkpoint, vocabulary: Mapping[str, int]) -> None:
 
 
 def added_token_error(path: Path, token: str) -> InputError:
-    """Returns the error of a token that a file adds to a vocabulary, and that texts would be read without."""
-    return InputError(f"{path}: a token that was added to the vocabulary is not read. Received: {token!r}.")
+    """Returns the error for a token that a file adds to a vocabulary."""
+    return InputError(f"{path}: tokens that are added to the vocabulary are not supported. Received: {token!r}.")
 
 
 def _runs(path: Path, added: Mapping[str, int]) -> list[int]:
-    """Returns the ids of tokens that are two spaces, three, and so on, which are all that may be added to others."""
+    """Returns the ids of the tokens of two spaces, three, and so on; no other ordinary token may be added."""
     runs = [added[" " * length] for length in range(2, len(added) + 2) if " " * length in added]
     if len(runs) != len(added):
         other = next(text for text, index in added.items() if index not in runs)
-        raise InputError(f"{path}: tokens that are added must be special, or runs of spaces. Received: {other!r}.")
+        raise InputError(f"{path}: added tokens must be special, or runs of spaces. Received: {other!r}.")
     return runs
 
 
@@ -185,37 +185,37 @@ def mapped_subwords(
 def single_characters(
     tokens: Sequence[str], where: str, models: Sequence[str], lowercase: bool = False
 ) -> CharTokenizer:
-    """Returns the tokenizer of a vocabulary that has no SentencePiece model, whose tokens are characters.
+    """Returns the tokenizer of a vocabulary of characters, which has no SentencePiece model.
 
     Args:
-        tokens: The ordinary ones, in order.
-        where: What the vocabulary is, for the error.
-        models: The SentencePiece models that are not there.
+        tokens: The ordinary tokens in order.
+        where: The name of the vocabulary, for the error.
+        models: The missing SentencePiece models, for the error.
         lowercase: See `Tokenizer`.
 
     Raises:
-        InputError: If one is of several characters.
+        InputError: If a token has several characters.
     """
     if any(len(token_id) != 1 for token_id in tokens):
         raise InputError(
-            f"{where} has tokens of several characters, and the SentencePiece model that makes them is not there: "
+            f"{where} has tokens of several characters, and the SentencePiece model for them is missing: "
             f"{', '.join(models)}."
         )
     return CharTokenizer(tokens, lowercase)
 
 
 SUBWORDS = (SubwordTokenizer, WordTokenizer, MappedSubwordTokenizer, ReorderedSubwordTokenizer)
-"""Tokenizers of a SentencePiece model whose pieces are tokens."""
+"""Tokenizers whose tokens are the pieces of a SentencePiece model."""
 _BYTE = "<0x00>"
 
 
 def has_bytes(tokenizer: Tokenizer) -> bool:
-    """Returns whether some pieces of a SentencePiece model are single bytes, which are not joined like the others."""
+    """Returns whether some pieces of a SentencePiece model are single bytes, which are joined in another way."""
     return isinstance(tokenizer, ReorderedSubwordTokenizer) and _BYTE in tokenizer.piece_table()
 
 
 def original_ids_of(tokenizer: Tokenizer) -> tuple[int, ...]:
-    """Returns the id of each of our ids in the vocabulary that a tokenizer comes from; its own if there is none."""
+    """Returns the ids of our tokens in the vocabulary that a tokenizer was imported from, or else our ids."""
     return getattr(tokenizer, "original_ids", tuple(range(tokenizer.vocab_size)))
 
 
@@ -223,10 +223,10 @@ def marian_order(tokenizers: Mapping[str, Tokenizer]) -> Arrangement:
     """Returns the order of the tokens that both sides of a translator share.
 
     Args:
-        tokenizers: Those of source and target.
+        tokenizers: The tokenizers of source and target.
 
     Raises:
-        InputError: If Marian has no such tokenizers; the reason is named.
+        InputError: If Marian does not support them; the reason is named.
     """
     source, target = (tokenizers[side] for side in ("source", "target"))
     reason = ""
@@ -243,7 +243,7 @@ def marian_order(tokenizers: Mapping[str, Tokenizer]) -> Arrangement:
         reason = "have one vocabulary for both sides. Received: shared_vocabulary=False"
     if reason:
         raise InputError(f"The tokenizers of Marian {reason}.")
-    ids = {original_ids_of(each) for each in (source, target)}
+    ids = {original_ids_of(tokenizer) for tokenizer in (source, target)}
     if len(ids) > 1:
         raise InputError("The tokenizers of Marian have the same ids on both sides; those of this model do not.")
     return Arrangement(ids.pop())
@@ -253,8 +253,8 @@ def marian_files(tokenizers: Mapping[str, Any], order: Arrangement) -> dict[str,
     """Returns the files of Marian's tokenizer, by name.
 
     Args:
-        tokenizers: Those of source and target, which `marian_order` takes.
-        order: The id there of each of our ids.
+        tokenizers: The tokenizers of source and target, which `marian_order` accepts.
+        order: The order of our tokens.
     """
     source, target = (tokenizers[side] for side in ("source", "target"))
     ids = order.original_ids
@@ -273,20 +273,20 @@ def marian_files(tokenizers: Mapping[str, Any], order: Arrangement) -> dict[str,
 
 
 def unknown_of(model: bytes) -> int:
-    """Returns the id of an unknown piece in a SentencePiece model.
+    """Returns the id of the unknown piece of a SentencePiece model.
 
     Raises:
-        InputError: If it is no such model.
+        InputError: If it is not such a model.
     """
     unknown: int = read_model(model).unk_id()
     return unknown
 
 
 def t5_model(checkpoint: Checkpoint) -> bytes:
-    """Returns the SentencePiece model of `spiece.model`, or where that is missing the one of `tokenizer.json`.
+    """Returns the SentencePiece model of `spiece.model`, or else that of `tokenizer.json`.
 
     Raises:
-        InputError: If there is neither, or it reads text in a way that SentencePiece does not.
+        InputError: If both are missing, or `tokenizer.json` has steps that SentencePiece lacks.
     """
     if (checkpoint.path / _PIECES).is_file() or not (checkpoint.path / "tokenizer.json").is_file():
         return checkpoint.file(_PIECES).read_bytes()
@@ -307,16 +307,16 @@ def t5_model(checkpoint: Checkpoint) -> bytes:
 def reordered_subwords(
     checkpoint: Checkpoint, name: str, order: Arrangement, model: bytes | None = None
 ) -> ReorderedSubwordTokenizer:
-    """Returns the tokenizer of a file of SentencePiece; special tokens beyond its pieces are no text.
+    """Returns the tokenizer of a SentencePiece model, to which a checkpoint may have added special tokens.
 
     Args:
         checkpoint: The checkpoint.
         name: The name of the file.
         order: Our order of the ids.
-        model: The model. Default: what is in the file.
+        model: The model. Default: the content of the file.
 
     Raises:
-        InputError: If there is no such file, or words were added to its pieces.
+        InputError: If the file is missing, or ordinary tokens were added.
     """
     model = checkpoint.file(name).read_bytes() if model is None else model
     processor = read_model(model)
@@ -333,11 +333,8 @@ def reordered_subwords(
 
 
 def added_tokens_of(checkpoint: Checkpoint) -> Iterator[tuple[Path, str, int, bool]]:
-    """Yields what was added to a vocabulary: the file that says so, the token, its id, and whether it is special.
-
-    Texts of the sentinels of T5 are those of no other model.
-    """
-    if (checkpoint.path / _ADDED).is_file():  # which does not tell special tokens from words
+    """Yields each token that was added to a vocabulary: the file, the token, its id, and whether it is special."""
+    if (checkpoint.path / _ADDED).is_file():  # does not mark special tokens
         for token_id, index in checkpoint.json(_ADDED).items():
             yield checkpoint.path / _ADDED, token_id, index, token_id.startswith("<") and token_id.endswith(">")
     for index, token in (tokenizer_config(checkpoint).get("added_tokens_decoder") or {}).items():
@@ -351,7 +348,7 @@ def text_tokenizer(checkpoint: Checkpoint, order: Arrangement) -> Tokenizer:
     """Returns the tokenizer of a decoder: SentencePiece of `tokenizer.model`, or byte-level of `tokenizer.json`.
 
     Raises:
-        InputError: If there is neither, or the latter cuts text in another way than GPT-2.
+        InputError: If both are missing, or the second splits text in another way than GPT-2.
     """
     if (checkpoint.path / "tokenizer.model").is_file():
         return reordered_subwords(checkpoint, "tokenizer.model", order)
@@ -359,7 +356,7 @@ def text_tokenizer(checkpoint: Checkpoint, order: Arrangement) -> Tokenizer:
 
 
 _SENTINELS = 100
-"""Rows after the pieces of a T5 that stand for what was left out of a text, `<extra_id_0>` and so on."""
+"""Number of the sentinels of T5, `<extra_id_0>` and so on, whose rows follow the pieces."""
 _AS_THEY_ARE = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
 _END = "<|endoftext|>"
 _START = "<|startoftext|>"
@@ -371,12 +368,12 @@ def decoder_files(
     """Returns the files of a decoder's tokenizer by name, the order of ids, and whether texts begin with a token.
 
     Args:
-        tokenizer: One that `text_tokenizer` returns.
-        tables: What has a row for each token, see `Arrangement.with_start`.
+        tokenizer: A tokenizer of one of the kinds that `text_tokenizer` returns.
+        tables: The matrices with a row for each token, see `Arrangement.with_start`.
         family: The name of the family, for the error.
 
     Raises:
-        InputError: If it is no such tokenizer.
+        InputError: If the tokenizer is of another kind.
     """
     if isinstance(tokenizer, ReorderedSubwordTokenizer):
         order = Arrangement(tokenizer.model_ids).complete(pad=False).with_start(tables)
@@ -403,23 +400,23 @@ def decoder_files(
         order = Arrangement(tokenizer.original_ids).with_start(tables)
         return byte_level_files(tokenizer, order), order, False
     kinds = " or ".join(kind.kind for kind in (ReorderedSubwordTokenizer, ByteLevelBPETokenizer))
-    raise InputError(f"The tokenizer of {family} is {kinds}. Received: tokenizer={tokenizer.kind!r}.")
+    raise InputError(f"The tokenizer of {family} must be {kinds}. Received: tokenizer={tokenizer.kind!r}.")
 
 
 def byte_level_files(
     tokenizer: ByteLevelBPETokenizer, order: Arrangement, special: Mapping[int, str] | None = None
 ) -> dict[str, Any]:
-    """Returns the files of a byte-level tokenizer by name, which put nothing around texts.
+    """Returns the files of a byte-level tokenizer by name; they add no tokens around texts.
 
     Args:
         tokenizer: The tokenizer.
-        order: The id there of each of our ids.
-        special: What start, end and perhaps padding are called, by our id.
+        order: The order of our tokens.
+        special: The names of start, end and perhaps padding, by our id.
     """
     ids = order.original_ids
     vocabulary, merges = tokenizer.vocabulary()
     special = special or {START: _START, END: _END}
-    names = {ids[ours]: name for ours, name in special.items()}  # where two are one, it has the name of the end
+    names = {ids[ours]: name for ours, name in special.items()}  # one token for both has the name of the end
     table = tokenizer.piece_table()
     names |= {ids[i]: table[i] for i in tokenizer.controls if i > END and table[i] != UNUSED}
     runs = {ids[index]: " " * length for length, index in enumerate(tokenizer.runs, start=2)}
@@ -451,17 +448,17 @@ def t5_files(tokenizers: Mapping[str, Tokenizer], tables: Sequence[np.ndarray]) 
     """Returns the files of T5's tokenizer by name, and the order of ids.
 
     Args:
-        tokenizers: Those of source and target.
-        tables: What has a row for each token, see `Arrangement.with_start`.
+        tokenizers: The tokenizers of source and target.
+        tables: The matrices with a row for each token, see `Arrangement.with_start`.
 
     Raises:
-        InputError: If T5 has no such tokenizers.
+        InputError: If T5 does not support them.
     """
     source, target = (tokenizers[side] for side in ("source", "target"))
     kind = ReorderedSubwordTokenizer
     if not isinstance(source, kind) or not source.has_end or source.identity() != target.identity():
         raise InputError(
-            f"T5 has one tokenizer for both sides, {kind.kind}, whose sources end with the end token. "
+            f"T5 needs one tokenizer for both sides, {kind.kind}, whose sources end with the end token. "
             f"Received: tokenizer={source.kind!r} and {target.kind!r}."
         )
     order = Arrangement(source.model_ids).complete().with_start(tables)
@@ -477,7 +474,7 @@ def t5_files(tokenizers: Mapping[str, Tokenizer], tables: Sequence[np.ndarray]) 
 
 
 def check_special(path: Path, processor: Mapping[str, Any], start: str, end: str) -> None:
-    """Checks that texts get a start and an end around them.
+    """Checks that start and end are added around texts.
 
     Args:
         path: The file, for the error.
@@ -486,16 +483,16 @@ def check_special(path: Path, processor: Mapping[str, Any], start: str, end: str
         end: The piece that ends them.
 
     Raises:
-        InputError: If they get something else.
+        InputError: If other tokens are added.
     """
-    if processor.get("type") == "Sequence":  # the other one says where pieces come from
-        around = [each for each in processor["processors"] if each["type"] != "ByteLevel"]
-        processor = around[0] if len(around) == 1 else processor
-    found = [processor.get(key, [None])[0] for key in ("cls", "sep")]
+    if processor.get("type") == "Sequence":  # ByteLevel only computes offsets
+        adding = [step for step in processor["processors"] if step["type"] != "ByteLevel"]
+        processor = adding[0] if len(adding) == 1 else processor
+    around = [processor.get(key, [None])[0] for key in ("cls", "sep")]
     if processor.get("type") == "TemplateProcessing":
         parts = [next(iter(part.values()))["id"] for part in processor["single"]]
-        found = [parts[0], parts[-1]] if len(parts) == 3 else parts
-    if found != [start, end]:
+        around = [parts[0], parts[-1]] if len(parts) == 3 else parts
+    if around != [start, end]:
         raise InputError(
             f"{path}: post_processor must put {start} before and {end} after a text to be imported. "
             f"Received: {json.dumps(processor)[:200]}."
@@ -503,5 +500,5 @@ def check_special(path: Path, processor: Mapping[str, Any], start: str, end: str
 
 
 def content_of(token: str | Mapping[str, str]) -> str:
-    """Returns the text of a special piece, which some files describe by more than that."""
+    """Returns the text of a special token, which some files describe by a dictionary."""
     return token if isinstance(token, str) else token["content"]

@@ -1,4 +1,4 @@
-"""WordPiece of a checkpoint, as BERT and the models after it have it, in and out."""
+"""Reads and writes the WordPiece tokenizers of BERT and its successors."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,7 +21,7 @@ from zoo.text.reordered_subwords import UNUSED
 from zoo.vocabulary import SPECIAL_PIECES
 
 BERT_NAMES = {"pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]", "unk_token": "[UNK]"}
-"""The special pieces of BERT: padding, start, end and what is unknown."""
+"""The special pieces of BERT: padding, start, end and unknown."""
 _WORDPIECE: dict[str, dict[str, object]] = {
     "model": {"type": "WordPiece", "continuing_subword_prefix": "##"},
     "normalizer": {"type": "BertNormalizer", "clean_text": True},
@@ -36,11 +36,11 @@ def wordpiece(
 
     Args:
         checkpoint: The checkpoint.
-        size: Number of tokens of the model.
-        names: The special pieces, where `tokenizer_config.json` does not name others.
+        size: The number of tokens of the model.
+        names: The special pieces, unless `tokenizer_config.json` names others.
 
     Raises:
-        InputError: If there are no such files, they are no WordPiece as BERT has it, or do not go with the model.
+        InputError: If the files are missing, are not a WordPiece tokenizer like BERT's, or do not match the model.
     """
     config = {**names, **tokenizer_config(checkpoint)}
     if (checkpoint.path / "tokenizer.json").is_file():
@@ -60,19 +60,19 @@ def described_wordpiece(
 
     Args:
         path: The file, for the error.
-        described: What it says.
-        config: What `tokenizer_config.json` says.
-        size: Number of tokens of the model. Default: those of the tokenizer.
+        described: Its content.
+        config: The content of `tokenizer_config.json`.
+        size: The number of tokens of the model. Default: that of the tokenizer.
 
     Raises:
-        InputError: If it is no WordPiece as BERT has it, or does not go with the model.
+        InputError: If it is not a WordPiece tokenizer like BERT's, or does not match the model.
     """
     model = described.get("model") or {}
     described = {**described, "model": {"type": model_kind(model), **model}}
     for part, expected in _WORDPIECE.items():
-        found = {key: (described.get(part) or {}).get(key) for key in expected}
-        if found != expected:
-            raise InputError(f"{path}: {part} must be {expected} to be imported. Received: {found}.")
+        received = {key: (described.get(part) or {}).get(key) for key in expected}
+        if received != expected:
+            raise InputError(f"{path}: {part} must be {expected} to be imported. Received: {received}.")
     start, end = (content_of(config.get(key, BERT_NAMES[key])) for key in ("cls_token", "sep_token"))
     check_special(path, described.get("post_processor") or {}, start, end)
     vocabulary, longest = described["model"]["vocab"], described["model"].get("max_input_chars_per_word", 100)
@@ -85,9 +85,9 @@ def described_wordpiece(
 
 
 def _reading(options: Mapping[str, Any], names: tuple[str, str, str]) -> Reading:
-    """Returns how characters are read, by the names that lower case, accents and ideographs have in the options."""
-    usual = dict(zip(names, (True, None, True), strict=True))
-    lowercase, accents, ideographs = ({**usual, **options}[name] for name in names)
+    """Returns how characters are read; the names are the keys of lower case, accents and ideographs in the options."""
+    defaults = dict(zip(names, (True, None, True), strict=True))
+    lowercase, accents, ideographs = ({**defaults, **options}[name] for name in names)
     return Reading(bool(lowercase), bool(lowercase if accents is None else accents), bool(ideographs))
 
 
@@ -104,7 +104,7 @@ def _wordpiece(
         if name not in vocabulary:
             raise InputError(f"{path}: {unknown_name('piece', name, vocabulary)} Expected the special pieces of BERT.")
     if beyond := [piece for piece, index in vocabulary.items() if index >= size]:
-        raise InputError(f"{path}: the vocabulary has {beyond[0]!r}, for which the model has no token.")
+        raise InputError(f"{path}: the model has no token for {beyond[0]!r} of the vocabulary.")
     pad, start, end, unknown = (vocabulary[name] for name in names.values())
     order = arrange(size, start, end, pad, unknown)
     pieces = {index: piece for piece, index in vocabulary.items()}
@@ -115,12 +115,12 @@ def _wordpiece(
 def wordpiece_files(
     tokenizer: WordPieceTokenizer, names: Mapping[str, str] = BERT_NAMES, kind: str = "BertTokenizer"
 ) -> tuple[dict[str, Any], Arrangement]:
-    """Returns the files of a WordPiece by name, and the order of their ids.
+    """Returns the files of a WordPiece tokenizer by name, and the order of their ids.
 
     Args:
         tokenizer: The tokenizer.
-        names: What special pieces are called.
-        kind: The class that reads them in `transformers`.
+        names: The names of the special pieces.
+        kind: The class of the tokenizer in `transformers`.
     """
     order = Arrangement(tokenizer.original_ids)
     special = dict(zip(names.values(), order.original_ids, strict=False))

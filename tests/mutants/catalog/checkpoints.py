@@ -44,15 +44,15 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "a tensor that is transposed is taken",
         "zoo/checkpoints/checkpoint.py",
-        "if found != shape:",
-        "if sorted(found) != sorted(shape):",
+        "if stored_shape != shape:",
+        "if sorted(stored_shape) != sorted(shape):",
         _BAD,
     ),
     Mutant(
         "tensors that nobody reads are not named",
         "zoo/checkpoints/checkpoint.py",
-        "for name in each._tensors if name not in each._used",
-        "for name in each._tensors if name not in each._tensors",
+        "for name in part._tensors if name not in part._used",
+        "for name in part._tensors if name not in part._tensors",
         _BAD,
     ),
     Mutant(
@@ -144,8 +144,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "tokens that a checkpoint lacks share the row of its first token",
         "zoo/checkpoints/vocabulary.py",
-        "taken[np.equal(self.original_ids, NEW)] = new",
-        "taken[np.equal(self.original_ids, NEW)] += 0",
+        "rows[np.equal(self.original_ids, NEW)] = new",
+        "rows[np.equal(self.original_ids, NEW)] += 0",
         (f"{_NATIVE}[pre_norm]",),
     ),
     Mutant(
@@ -158,8 +158,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "rotary features stay half a head apart",
         "zoo/checkpoints/families/base.py",
-        "return halves.swapaxes(-1, -2).reshape(columns.shape)",
-        "return halves.reshape(columns.shape)",
+        "rotated[...] = halves.swapaxes(-1, -2).reshape(rotated.shape)",
+        "rotated[...] = halves.reshape(rotated.shape)",
         (f"{_DECODER}[llama]",),
     ),
     # BERT.
@@ -195,8 +195,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "values of GPT-NeoX are put in the order of rotated features",
         "zoo/checkpoints/families/gpt_neox.py",
-        "places[:, :2, :rotated] = paired(places[:, :2, :rotated], rotated)",
-        "places[:, :, :rotated] = paired(places[:, :, :rotated], rotated)",
+        "columns[:, :2] = paired(columns[:, :2], head_dim, rotated_dim)",
+        "columns[:] = paired(columns, head_dim, rotated_dim)",
         (f"{_DECODER}[gpt_neox]",),
     ),
     Mutant(
@@ -209,13 +209,48 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "queries of Gemma 2 are scaled the other way round",
         "zoo/checkpoints/families/gemma.py",
-        "(head / scalar) ** 0.5",
-        "(scalar / head) ** 0.5",
+        "(head_dim / scalar) ** 0.5",
+        "(scalar / head_dim) ** 0.5",
         (f"{_DECODER}[gemma2]",),
     ),
     Mutant(
+        "heads of Phi-3 are put in order as a whole, where a part is rotated",
+        "zoo/checkpoints/families/phi3.py",
+        "paired(part, options.head_dim, options.rotated_dim)",
+        "paired(part, options.head_dim)",
+        (f"{_DECODER}[phi3]",),
+    ),
+    Mutant(
+        "normalised queries of Gemma 3 are not scaled",
+        "zoo/checkpoints/families/gemma.py",
+        "Shifted(1.0, Scaled(query_factor, Columns()))",
+        "Shifted(1.0)",
+        (f"{_DECODER}[gemma3_text]",),
+    ),
+    Mutant(
+        "layers of Gemma 3 whose windows are long have the wavelength of the others",
+        "zoo/checkpoints/families/gemma.py",
+        "for index in range(layers)], always=True)",
+        "for index in range(layers)])",
+        (f"{_TESTS}test_llama.py::test_layers_differ_as_the_configuration_says",),
+    ),
+    Mutant(
+        "the layers without positions are counted from 0",
+        "zoo/models/shared/transformer_layers.py",
+        "(block + 1) % skipped == 0",
+        "block % skipped == 0",
+        (f"{_DECODER}[smollm3]",),
+    ),
+    Mutant(
+        "rope_scaling is ignored beside rope_parameters",
+        "zoo/checkpoints/families/rotary.py",
+        "if current and former and current != former:",
+        "if False:",
+        (f"{_TESTS}test_llama.py::test_what_we_do_not_have_is_refused",),
+    ),
+    Mutant(
         "a window of Mistral is one position too long",
-        "zoo/checkpoints/families/llama.py",
+        "zoo/checkpoints/families/decoders.py",
         '"window": window - 1',
         '"window": window',
         (f"{_TESTS}test_llama.py::test_windows_are_those_of_the_configuration",),
@@ -289,14 +324,14 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "of several ends only the first one ends a text",
         "zoo/checkpoints/checkpoint.py",
-        "        return found\n\n    def _of_generation(",
-        "        return found[:1]\n\n    def _of_generation(",
+        "        return ends\n\n    def _generation_value(",
+        "        return ends[:1]\n\n    def _generation_value(",
         ("tests/training/importing/test_llama.py::test_each_of_several_ends_ends_a_text",),
     ),
     Mutant(
         "generation_config.json is not read",
         "zoo/checkpoints/checkpoint.py",
-        "where, value = self.path / _GENERATION, written",
+        "file, value = self.path / _GENERATION, written",
         "pass",
         ("tests/training/importing/test_llama.py::test_each_of_several_ends_ends_a_text",),
     ),
@@ -326,7 +361,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "a byte-level tokenizer with a space before texts is read without",
         "zoo/checkpoints/tokenizers.py",
-        "{key: found[key] for key in levels} == levels",
+        "{key: received_levels[key] for key in levels} == levels",
         "True",
         ("tests/training/importing/test_bad_checkpoints.py::test_tokenizers_that_read_otherwise_are_refused",),
     ),

@@ -306,8 +306,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "the end that a file lacks is its last token",
         "zoo/checkpoints/tokenizer_file.py",
-        "(size + found[:n].count(NEW)",
-        "(size - 1 + found[:n].count(NEW)",
+        "(size + named[:n].count(NEW)",
+        "(size - 1 + named[:n].count(NEW)",
         ("tests/zoo/checkpoints/test_tokenizer_file.py::test_ids_are_those_of_the_file[qwen3/tokenizer.json]",),
     ),
     Mutant(

@@ -94,14 +94,14 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "a key of generation_config.json that changes answers is accepted",
         "zoo/checkpoints/accounting.py",
-        "if value in (None, False, [], {}) or key in _NO_OTHER_ANSWERS:",
+        "if value in (None, False, [], {}) or key in _GENERATION_KEYS:",
         "if True:",
         _REFUSED,
     ),
     Mutant(
         "encoder and decoder may have other sizes",
         "zoo/checkpoints/families/fairseq.py",
-        "if found[0] != found[1]:",
+        "if sizes[0] != sizes[1]:",
         "if False:",
         _REFUSED,
     ),

@@ -115,7 +115,7 @@ def test_bad_folders_are_refused_and_leave_nothing(tmp_path):
     refused(tmp_path / "none", tmp_path, "none", "no folder")
     for data, *words in (
         (b"", "model.bin is empty"),
-        (model[:900], "model.bin", "too early"),
+        (model[:900], "model.bin", "cut off"),
         (struct.pack("<I", 77) + model[4:], "model.bin", "versions", "77"),
         (model.replace(b"TransformerSpec", b"WhisperModelXYZ"), "WhisperModelXYZ"),
         (model.replace(b"decoder/pre_norm", b"decoder/new_norm"), "new_norm"),

@@ -16,10 +16,11 @@ from training.importing.workdir import import_checkpoint
 from zoo.checkpoints.checkpoint import Checkpoint
 from zoo.checkpoints.families import get_family
 from zoo.checkpoints.safetensors_file import SafetensorsFile
+from zoo.registry import resolve_config
 from zoo.text import ReorderedSubwordTokenizer
 from zoo.vocabulary import END, PAD, START, UNKNOWN
 
-FAMILIES = ("llama", "gemma2", "qwen3", "gpt_neox")
+FAMILIES = ("llama", "gemma2", "gemma3_text", "qwen3", "gpt_neox", "olmo2", "phi3", "smollm3")
 
 
 class Imported:
@@ -133,17 +134,85 @@ def test_what_we_do_not_have_is_refused(tmp_path):
     for number, (family, options, *words) in enumerate(
         [
             ("llama", {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 9.0}}, "rope_parameters", "dynamic"),
-            ("llama", {"rope_parameters": {"rope_theta": 9.0, "partial_rotary_factor": 0.5}}, "rotary", "0.5"),
+            ("llama", {"rope_parameters": {"rope_theta": 9.0, "partial_rotary_factor": 0.5}}, "rope_parameters", "0.5"),
             ("llama", {"num_key_value_heads": 4}, "k_proj.weight", "(24, 8)", "(12, 8)"),
             ("llama", {**MISTRAL, "layer_types": [FULL, WINDOWED]}, "layer_types", FULL),
             ("llama", {**MISTRAL, "layer_types": [WINDOWED]}, "layer_types", "2 layers", WINDOWED),
             ("llama", {**MISTRAL, "layer_types": [WINDOWED, "chunked_attention"]}, "layer_types", "chunked_attention"),
             ("llama", {**MISTRAL, "sliding_window": 1}, "sliding_window=1"),
+            ("llama", {"rope_scaling": {"type": "linear", "factor": 3.0}}, "rope_scaling", "rope_parameters", "3.0"),
             ("gemma2", {"attention_bias": True}, "attention_bias", "True"),
             ("gemma2", {"use_bidirectional_attention": True}, "use_bidirectional_attention"),
         ]
     ):
         refused(f"hf:{changed(family, tmp_path / str(number), **options)}", tmp_path / "run", *words)
+
+
+LOCAL = {"rope_type": "default", "rope_theta": 20.0}
+LONG = {"rope_type": "longrope", "rope_theta": 500.0}
+ODD = {"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.375}
+LINEAR = {"rope_type": "linear", "factor": 2.0, "rope_theta": 500.0}
+
+
+@pytest.mark.parametrize(
+    ("family", "options", "words"),
+    [
+        ("gemma3_text", {"attn_logit_softcapping": 2.0}, ("attn_logit_softcapping", "2.0")),
+        ("gemma3_text", {"rms_norm_eps": 1e-5}, ("rms_norm_eps", "1e-05")),
+        ("gemma3_text", {"rope_parameters": LOCAL}, ("rope_parameters", "sliding_attention", "'rope_type'")),
+        ("gemma3_text", {"rope_scaling": LINEAR}, ("rope_scaling", "rope_parameters")),
+        ("gemma3_text", {"rope_parameters": {WINDOWED: LINEAR}}, ("rope_parameters", WINDOWED, "'linear'")),
+        ("gemma3_text", {"rope_parameters": {FULL: ODD}}, ("rope_parameters", FULL, "partial_rotary_factor")),
+        ("gemma3_text", {"layer_types": [FULL, *[WINDOWED] * 3]}, ("layer_types", FULL)),
+        ("gemma3_text", {"layer_types": None, "sliding_window_pattern": 0}, ("sliding_window_pattern", "0")),
+        ("olmo2", {"rms_norm_eps": 1e-5}, ("rms_norm_eps", "1e-05")),
+        ("olmo2", {"rms_norm_eps": None}, ("rms_norm_eps", "1e-05")),
+        ("olmo2", {"layer_types": [WINDOWED, FULL]}, ("layer_types", WINDOWED)),
+        ("phi3", {"layer_types": [WINDOWED, FULL]}, ("layer_types", FULL)),
+        ("phi3", {"rope_parameters": LONG}, ("rope_parameters", "'longrope'")),
+        ("phi3", {"rope_parameters": LINEAR}, ("rope_type", "'linear'")),
+        ("phi3", {"rope_parameters": ODD}, ("partial_rotary_factor", "3 features")),
+        ("llama", {"attention_bias": False}, ("self_attn.q_proj.bias",)),
+        ("olmo2", {"attention_bias": False}, ("self_attn.q_proj.bias",)),
+        ("smollm3", {"no_rope_layers": [0, 1, 1]}, ("no_rope_layers", "[0, 1, 1]")),
+        ("smollm3", {"no_rope_layers": [1, 0]}, ("no_rope_layers", "[1, 0]")),
+        ("smollm3", {"no_rope_layers": None, "no_rope_layer_interval": 0}, ("no_rope_layer_interval", "0")),
+    ],
+)
+def test_keys_of_newer_decoders_that_we_do_not_have_are_refused(family, options, words, tmp_path):
+    refused(f"hf:{changed(family, tmp_path / 'checkpoint', **options)}", tmp_path / "run", *words)
+
+
+def test_layers_differ_as_the_configuration_says(tmp_path):
+    for number, (family, config, expected) in enumerate(
+        [
+            ("gemma3_text", {}, {"window": 3, "full_attention_every": 3, "window_wavelength": 20.0}),
+            # Windows longer than any text have another wavelength all the same.
+            ("gemma3_text", {"sliding_window": 64}, {"window": 63, "window_wavelength": 20.0}),
+            (
+                "gemma3_text",
+                {"layer_types": None, "sliding_window_pattern": 2},
+                {"full_attention_every": 2, "rope_scaling": "linear", "max_wavelength": 500.0},
+            ),
+            ("gemma3_text", {"layer_types": [FULL] * 4}, {"visibility": "full", "window_wavelength": 0.0}),
+            (
+                "gemma3_text",
+                {"rope_parameters": None, "rope_local_base_freq": 50.0},
+                {"max_wavelength": 1e6, "window_wavelength": 50.0, "rope_scaling": "none"},
+            ),
+            ("smollm3", {}, {"no_positions_every": 2, "visibility": "full"}),
+            ("smollm3", {"no_rope_layers": None}, {"no_positions_every": 2}),
+            ("smollm3", {"no_rope_layers": [1, 1, 1]}, {"no_positions_every": 0}),
+            ("smollm3", {"no_rope_layers": [0, 0, 0, 1]}, {"no_positions_every": 1}),
+            ("phi3", {}, {"window": 3, "rotary_fraction": 0.5}),
+            ("phi3", {"sliding_window": None}, {"visibility": "full"}),
+        ]
+    ):
+        folder = changed(family, tmp_path / str(number), **config)
+        kind = json.loads((folder / "config.json").read_text(encoding="utf-8"))["model_type"]
+        imported = get_family(kind)(Checkpoint(folder))
+        options = resolve_config(imported.model, imported.options)
+        assert {name: options[name] for name in expected} == expected, (family, config)
 
 
 def test_tokenizers_that_we_do_not_have_are_refused(tmp_path):

@@ -160,7 +160,7 @@ def test_damaged_folders_are_refused_and_leave_nothing(tmp_path):
     whole, named = file.read_bytes(), decoder.read_text()
     for data in (b"", whole[:-99], b"PK" * 99):
         file.write_bytes(data)
-        refused(folder, tmp_path, "model.npz", "no .npz file")
+        refused(folder, tmp_path, "model.npz", ".npz file")
     np.savez(file, Wemb=np.array([{"a": 1}], dtype=object))
     refused(folder, tmp_path, "Wemb", "no numbers")
     np.savez(file, Wemb=weights["Wemb"])

@@ -183,6 +183,16 @@ def test_sandwich_norm_encoder_block_by_hand():
         layers.TransformerEncoderBlock(attention, _identity_feed_forward(), sandwich_norm=True)
 
 
+def test_res_post_norm_encoder_block_by_hand():
+    # Attention returns the mean of the rows, (1, 8/3), which is normed to (−1, 1) and added to each row: (2, 1),
+    # (−1, 5), (−1, 5). ReLU makes (2, 1), (0, 5) of them, which are normed to (1, −1), (−1, 1).
+    attention = _identity_heads(layers.MultiHeadAttention(2, 1), query_scale=0.0)
+    block = layers.TransformerEncoderBlock(attention, _identity_feed_forward(), epsilon=1e-9, res_post_norm=True)
+    check((_single(block, [[3.0, 0.0], [0.0, 4.0], [0.0, 4.0]])[0],), [[3.0, 0.0], [-2.0, 6.0], [-2.0, 6.0]])
+    with pytest.raises(ValueError, match="`res_post_norm` is in place of `normalize_first`"):
+        layers.TransformerEncoderBlock(attention, _identity_feed_forward(), True, res_post_norm=True)
+
+
 @pytest.mark.parametrize(
     ("normalize_first", "expected"),
     # Post-norm: self-attention adds (2, 0) to row 1 and the mean (1, 2) to row 2: (4, 0), (1, 6) → (1, −1), (−1, 1);

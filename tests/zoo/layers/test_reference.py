@@ -176,7 +176,14 @@ def _multi_head(layer, query, value, key, allowed):
         )
         if layer.qk_norm:
             query_heads, value_heads, key_heads = projected
-            projected = _rms_norm(layer.query_norm, query_heads), value_heads, _rms_norm(layer.key_norm, key_heads)
+            if layer.qk_norm_across_heads:
+                query_heads = _rms_norm(layer.query_norm, _dense(layer.query_dense, query))
+                key_heads = _rms_norm(layer.key_norm, _dense(layer.key_dense, key))
+                query_heads = query_heads[:, _columns(head, layer.query_dim)]
+                key_heads = key_heads[:, _columns(group, layer.key_dim)]
+            else:
+                query_heads, key_heads = _rms_norm(layer.query_norm, query_heads), _rms_norm(layer.key_norm, key_heads)
+            projected = query_heads, value_heads, key_heads
         score = layer.score if layer.share_score else layer.score.head_scores[head]
         attended, head_weights = _attend(
             _capped(_score_function(score), layer.logit_softcap),

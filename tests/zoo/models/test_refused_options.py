@@ -182,6 +182,10 @@ REFUSED = {
         ({**WIDE, "model_dim": 8, "num_key_value_heads": 1, "rotary_fraction": 0.25}, "'rotary'", "two", "num_heads=2"),
         ({"full_attention_every": 2}, "full_attention_every=2", "visibility='full'"),
         ({"sandwich_norm": True, "normalize_first": False}, "sandwich_norm=true", "normalize_first=false"),
+        ({"res_post_norm": True}, "res_post_norm", "normalize_first=true"),
+        ({"qk_norm_across_heads": True, "qk_norm": False}, "qk_norm_across_heads", "qk_norm=false"),
+        ({"window_wavelength": 100.0}, "window_wavelength", "visibility='full'"),
+        ({"window_wavelength": 0.5, "visibility": "window"}, "window_wavelength=0.5", "above 1"),
     ],
     "gpt2": [
         ({"rotary_fraction": 0.5}, "rotary_fraction", "rotary or xpos"),

@@ -18,6 +18,8 @@ from zoo.checkpoints.families import (  # noqa: F401 (they register their famili
     marian,
     marian_native,
     mpnet,
+    olmo2,
+    phi3,
     roberta,
     t5,
 )

@@ -1,4 +1,4 @@
-"""BART and mBART (`bart`, `mbart`): learned positions, a normalisation of embeddings; mBART's blocks are pre-norm."""
+"""BART and mBART (`bart`, `mbart`): learned positions and normalised embeddings; the blocks of mBART are pre-norm."""
 
 from typing import Any
 
@@ -37,12 +37,12 @@ _FIXED = {"positions": "learned", "embedding_norm": True}
 
 @register_family("bart", without_influence=WITHOUT_INFLUENCE)
 def bart(checkpoint: Checkpoint) -> Imported:
-    """Returns a checkpoint of BART with its head for answers.
+    """Returns a checkpoint of BART with its generation head as one of our models.
 
-    What begins an answer is the end token there; here it is there twice. `<s>` follows it, forced or not.
+    The start token of the decoder is the end token there, and has its own id here. `<s>` follows it, forced or not.
 
     Raises:
-        InputError: If it differs from these in what we do not have.
+        InputError: If it has options that our models do not support.
     """
     check_ids(checkpoint)
     size = checkpoint.option("vocab_size", _DEFAULTS.vocab_size)
@@ -55,13 +55,13 @@ def bart(checkpoint: Checkpoint) -> Imported:
 
 @register_family("mbart", without_influence=WITHOUT_INFLUENCE)
 def mbart(checkpoint: Checkpoint) -> Imported:
-    """Returns a checkpoint of mBART or mBART-50, for two of its languages.
+    """Returns a checkpoint of mBART or mBART-50 as one of our models, for two of its languages.
 
     A translation of mBART-50 begins with the end token and the code of its language, one of mBART with the code alone:
-    that language is chosen at import. What begins a translation is here twice.
+    that language is chosen at import.
 
     Raises:
-        InputError: If it differs from these in what we do not have, or nobody says for which languages it is.
+        InputError: If it has options that our models do not support, or its languages are not chosen.
     """
     check_ids(checkpoint)
     size = checkpoint.option("vocab_size", _DEFAULTS.vocab_size)
@@ -83,20 +83,20 @@ def mbart(checkpoint: Checkpoint) -> Imported:
     start = configured if written is None else written
     check_every_generation_key(checkpoint, never_written(start, *subwords.codes.values()))
     begins_with_code = start in subwords.codes.values() or (start is None and kind == _MBART)
-    known = {*subwords.pieces, *subwords.names}
-    if not begins_with_code and (start is None or start in known - {SPECIAL["eos"]}):
+    tokens = {*subwords.pieces, *subwords.names}
+    if not begins_with_code and (start is None or start in tokens - {SPECIAL["eos"]}):
         raise InputError(
             f"{checkpoint.generation_file}: decoder_start_token_id must be {SPECIAL['eos']}, or the code of a "
             f"language. Received: {start!r}."
         )
     if begins_with_code and forced is not None:
         raise InputError(
-            f"{checkpoint.generation_file}: forced_bos_token_id must be null where a translation begins with the code "
-            f"of its language. Received: {forced!r}."
+            f"{checkpoint.generation_file}: forced_bos_token_id must be null if translations begin with the code of "
+            f"their language. Received: {forced!r}."
         )
     source = chosen_language(checkpoint, "source", subwords.codes)
     target = chosen_language(checkpoint, "target", subwords.codes, start if begins_with_code else forced)
-    if begins_with_code:  # its code is there as a token of texts as well
+    if begins_with_code:  # the code is the start token, and another token of texts as well
         begin = subwords.codes[target]
         order = arrange(size, SPECIAL["eos"], SPECIAL["eos"], SPECIAL["pad"], SPECIAL["unk"])
         order = Arrangement((order.original_ids[PAD], begin, *order.original_ids[END:]))
@@ -125,7 +125,7 @@ def to_bart(trained: Trained) -> Exported:
     """Returns a Transformer as a checkpoint of BART.
 
     Raises:
-        InputError: If BART has no such option or tokenizer.
+        InputError: If BART does not support an option or the tokenizer.
     """
     trained.check(
         "BART", {*FREE, "output_bias"}, with_around=True, tied_embeddings="all", normalize_first=False, **_FIXED
@@ -139,7 +139,7 @@ def to_mbart(trained: Trained) -> Exported:
     """Returns a Transformer as a checkpoint of mBART or mBART-50.
 
     Raises:
-        InputError: If mBART has no such option or tokenizer.
+        InputError: If mBART does not support an option or the tokenizer.
     """
     trained.check(
         "mBART", {*FREE, "output_bias"}, with_around=True, tied_embeddings="all", normalize_first=True, **_FIXED

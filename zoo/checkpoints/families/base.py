@@ -1,4 +1,4 @@
-"""What a family of models says of a checkpoint."""
+"""Families of models: what they read from a checkpoint, what they write, and their registry."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,11 +14,11 @@ ACTIVATIONS = {
     "gelu_pytorch_tanh": "gelu_tanh",
     "swish": "silu",
 }
-"""Activations that have another name here."""
+"""Our names of the activations whose names differ."""
 _WRITTEN_ACTIVATIONS = {name: name for name in ("relu", "gelu", "silu", "tanh", "sigmoid")} | {"gelu_tanh": "gelu_new"}
 
 SIDES = {"source": "encoder", "target": "decoder"}
-"""The half of a translator that reads each of its vocabularies."""
+"""The half of a translator that each of its vocabularies belongs to."""
 
 Weights = Iterator[tuple[Any, np.ndarray]]
 Tensors = Mapping[str, Callable[[], np.ndarray]]
@@ -29,10 +29,10 @@ class Imported:
     """A checkpoint as one of our models.
 
     Attributes:
-        model: Its name.
-        options: Its options that differ from the name's, those without a default included.
-        tokenizers: Its tokenizers by name.
-        weights: Function of the model that yields each variable and its value, one after another.
+        model: The model's name.
+        options: The options that differ from those of this name, and those without a default.
+        tokenizers: The tokenizers by name.
+        weights: Function of the model that yields each variable and its value, one at a time.
         data: Settings of the data that the model was made for, such as the classes of a classifier.
     """
 
@@ -50,8 +50,8 @@ class Trained:
     Attributes:
         model: The model.
         options: Its options.
-        usual: Those of the model by name that checkpoints of the family become.
-        tokenizers: Its tokenizers by name.
+        usual: The options of the named model that checkpoints of the family become.
+        tokenizers: The tokenizers by name.
         data: Settings of the data that it was made for, such as the classes of a classifier.
     """
 
@@ -62,27 +62,27 @@ class Trained:
     data: Mapping[str, Any]
 
     def check(self, family: str, free: Collection[str], with_around: bool = False, **fixed: Any) -> None:
-        """Checks that a family has what the options say.
+        """Checks that a family supports the options.
 
         Args:
-            family: Its name, for the error.
-            free: The options whose value is free.
-            with_around: Whether texts may have more around them than start and end, see `zoo.text.Around`.
-            **fixed: The values of others, where they are not the usual ones.
+            family: The family's name, for the error.
+            free: The options that may have any value.
+            with_around: Whether texts may have other tokens around them than start and end, see `zoo.text.Around`.
+            **fixed: Options whose only supported value is not the usual one, and that value.
 
         Raises:
-            InputError: If it has not; the option is named.
+            InputError: If an option has a value that the family does not support; the option is named.
         """
         for name, tokenizer in self.tokenizers.items():
             if not with_around and tokenizer.around != Around():
                 raise InputError(
-                    f"{family} has nothing but start and end around texts. Received: {name} texts with "
+                    f"{family} supports only start and end around texts. Received: {name} texts with "
                     f"{tokenizer.around.language or 'another token'!r}."
                 )
         only = {**self.usual, **fixed}
         for name, value in self.options.items():
             if name not in free and value != only.get(name):
-                raise InputError(f"{family} has {name}={only.get(name)!r} only. Received: {name}={value!r}.")
+                raise InputError(f"{family} supports only {name}={only.get(name)!r}. Received: {name}={value!r}.")
 
 
 @dataclass(frozen=True)
@@ -90,11 +90,11 @@ class Exported:
     """One of our models as a checkpoint.
 
     Attributes:
-        config: What `config.json` says.
+        config: The content of `config.json`.
         tensors: Functions that return the tensors, by name.
-        files: The other files, those of the tokenizer, by name: their text, their bytes, or what their JSON says.
-        parts: Tensors of further files of weights, by the paths of these.
-        aliases: Further names of tensors, and the tensors that they stand for, in formats that have such.
+        files: The files of the tokenizer by name: as text, as bytes, or as the value to be written as JSON.
+        parts: Tensors of further files of weights, by the paths of these files.
+        aliases: Second names of tensors, and the tensors that they stand for, in formats that support them.
     """
 
     config: Mapping[str, Any]
@@ -104,7 +104,7 @@ class Exported:
     aliases: Mapping[str, str] = field(default_factory=dict)
 
 
-Family = Callable[[Any], Imported]  # of the kind of checkpoint that has its types
+Family = Callable[[Any], Imported]  # its argument is the class of checkpoint that its model types occur in
 _FAMILIES: dict[str, Family] = {}
 _WITHOUT_INFLUENCE: dict[str, Mapping[str, str]] = {}
 
@@ -116,14 +116,14 @@ def register_family(
 
     Args:
         *model_types: `model_type` of their `config.json`.
-        without_influence: Keys of `config.json` that the function does not read and that change no number, and why;
-            see `zoo.checkpoints.accounting` for those of all families. A key that is none of them is refused.
+        without_influence: Keys of `config.json` that the function does not read and that change no output, and why;
+            `zoo.checkpoints.accounting` lists those of all families. Any other key is refused.
 
     Raises:
-        ValueError: If one is registered already.
+        ValueError: If one of them is registered already.
     """
-    if taken := [name for name in model_types if name in _FAMILIES]:
-        raise ValueError(f"The model type {taken[0]!r} is registered already.")
+    if registered := [name for name in model_types if name in _FAMILIES]:
+        raise ValueError(f"The model type {registered[0]!r} is registered already.")
 
     def register(family: Family) -> Family:
         _FAMILIES.update(dict.fromkeys(model_types, family))
@@ -134,10 +134,10 @@ def register_family(
 
 
 def get_family(model_type: str) -> Family:
-    """Returns the function for a model type.
+    """Returns the function that imports checkpoints of a model type.
 
     Raises:
-        InputError: If there is none; the close ones are named.
+        InputError: If there is none; close names are listed.
     """
     if model_type not in _FAMILIES:
         raise unknown_name("model_type", model_type, _FAMILIES)
@@ -145,7 +145,7 @@ def get_family(model_type: str) -> Family:
 
 
 def without_influence_in(model_type: str) -> Mapping[str, str]:
-    """Returns the keys of `config.json` that change no number of checkpoints of a model type, and why."""
+    """Returns the keys of `config.json` that change no output of a model type, and why."""
     return _WITHOUT_INFLUENCE[model_type]
 
 
@@ -157,8 +157,8 @@ def register_writer(model_class: str, usual: str, kind: str = "hf") -> Callable[
     """Returns a decorator for the function that writes models of a class as checkpoints of a family.
 
     Args:
-        model_class: The class, as its `ModelSpec` has it.
-        usual: The name of the model that checkpoints of the family become, whose options are `Trained.usual`.
+        model_class: The class, as in its `ModelSpec`.
+        usual: The name of the model that checkpoints of the family become; its options are `Trained.usual`.
         kind: The kind of folder: `"hf"` or `"ctranslate2"`.
     """
 
@@ -170,51 +170,63 @@ def register_writer(model_class: str, usual: str, kind: str = "hf") -> Callable[
 
 
 def get_writers(model_class: str, kind: str = "hf") -> list[tuple[str, Writer]]:
-    """Returns what `register_writer` was given for a class of models: the names of the usual models, and functions."""
+    """Returns the registered writers of a class of models, each with the name of its usual model."""
     return _WRITERS.get((kind, model_class), [])
 
 
 def attentions_of(block: Any) -> list[Any]:
-    """Returns the attention layers of a Transformer block in their order: of an encoder's one, of a decoder's two."""
+    """Returns the attention layers of a Transformer block in their order: one in an encoder, two in a decoder."""
     return [block.attention] if hasattr(block, "attention") else [block.self_attention, block.cross_attention]
 
 
 def generation_config(config: Mapping[str, Any], max_length: int) -> dict[str, Any]:
-    """Returns `generation_config.json` of a translator, by which tokens that are never written here are not there.
+    """Returns `generation_config.json` of a translator; it forbids the tokens that our decoding never writes.
 
     Args:
-        config: What `config.json` says.
-        max_length: The largest number of tokens of an answer.
+        config: The content of `config.json`.
+        max_length: The largest number of tokens of a translation.
     """
-    never = sorted({config["pad_token_id"], config["decoder_start_token_id"]})
+    forbidden = sorted({config["pad_token_id"], config["decoder_start_token_id"]})
     names = ("pad_token_id", "eos_token_id", "decoder_start_token_id")
     return {
-        "bad_words_ids": [[i] for i in never],
+        "bad_words_ids": [[i] for i in forbidden],
         "max_length": max_length,
         **{name: config[name] for name in names},
     }
 
 
 def activation_name(family: str, activation: str) -> str:
-    """Returns the name that `transformers` has for one of our activations.
+    """Returns the name of one of our activations in `transformers`.
 
     Raises:
-        InputError: If it is none of those that both have; the family is named.
+        InputError: If `transformers` does not have it; the family is named.
     """
     if activation not in _WRITTEN_ACTIVATIONS:
         known = ", ".join(_WRITTEN_ACTIVATIONS)
-        raise InputError(f"{family} has the activations {known} only. Received: activation={activation!r}.")
+        raise InputError(f"{family} supports only the activations {known}. Received: activation={activation!r}.")
     return _WRITTEN_ACTIVATIONS[activation]
 
 
-def paired(columns: np.ndarray, head_dim: int) -> np.ndarray:
-    """Returns columns [..., N · H] with the features i and i + H/2 of each head side by side, for rotary positions."""
-    halves = columns.reshape(*columns.shape[:-1], -1, 2, head_dim // 2)
-    return halves.swapaxes(-1, -2).reshape(columns.shape)
+def paired(columns: np.ndarray, head_dim: int, rotated_dim: int | None = None) -> np.ndarray:
+    """Returns columns [..., N · H] in which features i and i + R/2 of each head are neighbours, for rotary positions.
+
+    Checkpoints rotate pairs of features that are half of the rotated part apart (`half_split`), our models pairs of
+    neighbours (`interleaved`).
+
+    Args:
+        columns: The columns in the order of the checkpoint.
+        head_dim: H.
+        rotated_dim: R, how many features of each head are rotated. Default: all.
+    """
+    heads = columns.reshape(*columns.shape[:-1], -1, head_dim).copy()
+    rotated = heads[..., :rotated_dim]
+    halves = rotated.reshape(*rotated.shape[:-1], 2, -1)
+    rotated[...] = halves.swapaxes(-1, -2).reshape(rotated.shape)
+    return heads.reshape(columns.shape)
 
 
 def dense(layer: Any, kernel: np.ndarray, bias: np.ndarray | None = None) -> Weights:
-    """Yields the weights of a dense layer, given its matrix [inputs, outputs] and its bias, if it has one."""
+    """Yields the variables of a dense layer with its matrix [inputs, outputs] and its bias, if it has one."""
     yield layer.kernel, kernel
     if bias is not None:
         yield layer.bias, bias

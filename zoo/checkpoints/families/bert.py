@@ -1,4 +1,4 @@
-"""BERT (`bert`) and what is made of it: MiniLM and other sentence encoders, and classifiers."""
+"""BERT (`bert`), also as sentence encoders such as MiniLM and as classifiers."""
 
 from zoo.checkpoints.checkpoint import Checkpoint
 from zoo.checkpoints.families.base import Imported, register_family
@@ -6,7 +6,7 @@ from zoo.checkpoints.families.encoders import SIZES, Encoder, import_encoder, re
 from zoo.checkpoints.wordpiece import wordpiece, wordpiece_files
 from zoo.text import WordPieceTokenizer
 
-_POOLER = "of a pooler that this has no use for"
+_POOLER = "belongs to a pooler that is not used"
 BERT = register_encoder(
     Encoder(
         name="BERT",
@@ -20,7 +20,7 @@ BERT = register_encoder(
         sizes={**SIZES, "type_vocab_size": ("num_segments", 2)},
         only={"position_embedding_type": ("absolute", "absolute"), "is_decoder": (False, False)},
         head=("{}pooler.dense", "classifier", "tanh"),
-        left_out={"cls.": "the heads of its training, which guess hidden words or whether texts follow each other"},
+        left_out={"cls.": "the heads of masked language modelling and next sentence prediction"},
     )
 )
 
@@ -28,7 +28,7 @@ BERT = register_encoder(
 @register_family(
     "bert",
     without_influence={
-        "tie_word_embeddings": "of the head that fills in masked words",
+        "tie_word_embeddings": "belongs to the head of masked language modelling",
         "directionality": "describes the file",
         **dict.fromkeys(("pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers"), _POOLER),
         **dict.fromkeys(("pooler_size_per_head", "pooler_type"), _POOLER),
@@ -38,6 +38,6 @@ def bert(checkpoint: Checkpoint) -> Imported:
     """Returns a checkpoint of BERT; see `import_encoder`.
 
     Raises:
-        InputError: If it differs from BERT in what we do not have.
+        InputError: If it has options that our models do not support.
     """
     return import_encoder(checkpoint, BERT)

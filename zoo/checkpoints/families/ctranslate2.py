@@ -40,10 +40,10 @@ from zoo.text import SubwordTokenizer, Tokenizer
 
 _NAME = "TransformerSpec"
 _REVISIONS = range(2, 8)
-# What the names of revision 2 say of a model.
+# Heads of the models of revision 2, by name.
 _HEADS = {"TransformerBase": 8, "TransformerBig": 16}
 _EPSILON = 1e-5
-# Tokens that are read, and the end, where positions have a formula and no table.
+# Positions of the table that replaces a formula.
 _LENGTH = 513
 _SPM = ("{side}.spm", "spm.model", "sentencepiece.model", "sentencepiece.bpe.model")
 _IGNORED = ("embeddings_merge", "alignment_layer", "alignment_heads", "alibi_use_positive_positions", "scale_alibi")
@@ -51,21 +51,20 @@ _IGNORED = ("embeddings_merge", "alignment_layer", "alignment_heads", "alibi_use
 
 @register_family(*(f"{MODEL_TYPE} {name}" for name in (_NAME, *_HEADS)))
 def ctranslate2(checkpoint: CTranslate2Checkpoint) -> Imported:
-    """Returns an encoder-decoder of CTranslate2, with full attention.
+    """Returns an encoder-decoder of CTranslate2 with full attention as one of our models.
 
-    Sources end with the end token where the folder says so (`add_source_eos`), and in models of Marian, which are
-    those that start from a vector of zeros; the folder does not say it of others, whose users add it themselves. A
-    table of positions that are not our sinusoids, such as the formula of OpenNMT-tf, which counts from 1, becomes a
-    learned one.
+    Sources end with the end token if `config.json` has `add_source_eos`, and in models of Marian, which start from a
+    vector of zeros. Positions that are not our sinusoids, such as those of OpenNMT-tf, which count from 1, become a
+    learned table.
 
     Raises:
-        InputError: If it differs in what we do not have, or its tokens are pieces without the SentencePiece model that
-            makes them.
+        InputError: If it has options that our models do not support, or its tokens are pieces and the SentencePiece
+            model is missing.
     """
     revision = checkpoint.config["revision"]
     if revision not in _REVISIONS:
         raise InputError(
-            f"{checkpoint.files[0]}: revisions {_REVISIONS[0]} to {_REVISIONS[-1]} are read. Received: {revision}."
+            f"{checkpoint.files[0]}: revisions {_REVISIONS[0]} to {_REVISIONS[-1]} are supported. Received: {revision}."
         )
     orders, tokenizers = {}, {}
     for side in SIDES:
@@ -89,9 +88,9 @@ def _order(checkpoint: CTranslate2Checkpoint, side: str) -> Arrangement:
     end, unknown = places.get(named["eos"]), places.get(named["unk"])
     start = places.get(checkpoint.option("decoder_start_token", named["bos"]) or named["bos"])
     if unknown is None and rows == len(tokens) + 1:
-        unknown = len(tokens)  # as OpenNMT-tf has it
+        unknown = len(tokens)  # the convention of OpenNMT-tf
     if side == "source":
-        start = places.get(named["bos"], NEW)  # which no source has
+        start = places.get(named["bos"], NEW)  # sources have none
     elif _starts_from_zeros(checkpoint):
         start = NEW
     if start is None or end is None or rows < len(tokens):
@@ -109,13 +108,13 @@ _SPECIAL = {"bos": "<s>", "eos": "</s>", "unk": "<unk>"}
 def _tokenizer(checkpoint: CTranslate2Checkpoint, side: str, order: Arrangement) -> Tokenizer:
     tokens = checkpoint.tokens(side)
     names = [name.format(side=side) for name in _SPM]
-    found = next((name for name in names if (checkpoint.path / name).is_file()), None)
-    described = checkpoint.option("lowercase")  # which we write alone
+    model = next((name for name in names if (checkpoint.path / name).is_file()), None)
+    described = checkpoint.option("lowercase")  # a key of ours alone
     lowercase = described.get(side) if isinstance(described, dict) else None
-    if found is not None and lowercase is not None:
-        return SubwordTokenizer(checkpoint.file(found).read_bytes(), lowercase)
-    if found is not None:
-        return mapped_subwords(checkpoint, found, {token: place for place, token in enumerate(tokens)}, order)
+    if model is not None and lowercase is not None:
+        return SubwordTokenizer(checkpoint.file(model).read_bytes(), lowercase)
+    if model is not None:
+        return mapped_subwords(checkpoint, model, {token: place for place, token in enumerate(tokens)}, order)
     ordinary = order.pieces([*tokens, *[""] * (max(order.original_ids) + 1 - len(tokens))])[4:]
     return single_characters(ordinary, f"{checkpoint.path}: the {side}", names, bool(lowercase))
 
@@ -155,7 +154,7 @@ def _options(checkpoint: CTranslate2Checkpoint, orders: Mapping[str, Arrangement
 
 
 def _of_both(checkpoint: CTranslate2Checkpoint, name: str, default: int) -> int:
-    """Returns a number that both halves share."""
+    """Returns a number that must be the same in encoder and decoder."""
     values = {checkpoint.scalar(f"{half}/{name}", name, default=default) for half in SIDES.values()}
     if len(values) > 1:
         raise InputError(f"{checkpoint.files[0]}: {name} must be the same in encoder and decoder. Received: {values}.")
@@ -163,14 +162,14 @@ def _of_both(checkpoint: CTranslate2Checkpoint, name: str, default: int) -> int:
 
 
 def _scales(checkpoint: CTranslate2Checkpoint, dim: int) -> bool:
-    """Returns whether embeddings are multiplied by √D: what is stored is whether they are, or by what they are."""
+    """Returns whether embeddings are multiplied by √D; the file has a flag, or the factor."""
     values = set()
     for half in SIDES.values():
         names = (f"{half}/scale_embeddings", f"{half}/embeddings/multiply_by_sqrt_depth")
         value = checkpoint.scalar(*names, default=1)
         values.add((dim**0.5 if value else 1.0) if isinstance(value, int) else value)
     factor = values.pop()
-    if values or not any(np.isclose(factor, known) for known in (1.0, dim**0.5)):
+    if values or not any(np.isclose(factor, supported) for supported in (1.0, dim**0.5)):
         raise InputError(
             f"{checkpoint.files[0]}: embeddings must be multiplied by 1 or √{dim}, those of both sides. "
             f"Received: {factor}{''.join(f' and {other}' for other in values)}."
@@ -230,7 +229,7 @@ _PROJECTION = "decoder/projection/weight"
 def tensors(
     model: Any, orders: Mapping[str, Arrangement], sizes: Mapping[str, int], names: Mapping[str, str]
 ) -> Iterator[Mapped]:
-    """Yields the tensors of an encoder-decoder, but for positions, with what each holds of a model.
+    """Yields the tensors of an encoder-decoder, but for positions and the variables that they are composed of.
 
     Args:
         model: The model.
@@ -253,7 +252,7 @@ def tensors(
 
 
 def _longest(table: np.ndarray, length: int) -> np.ndarray:
-    """Returns a table with its last row once more for each that it lacks."""
+    """Returns a table with `length` rows, of which those that it lacks repeat its last one."""
     return table[np.minimum(np.arange(length), len(table) - 1)]
 
 
@@ -265,17 +264,18 @@ _POSITIONS = ("sinusoidal", "learned")
 def to_ctranslate2(trained: Trained) -> Exported:
     """Returns a Transformer as an encoder-decoder of CTranslate2.
 
-    What begins a translation is a token of its own if training has made it another one than padding. Positions are a
-    table of `max_length` rows, behind which CTranslate2 reads no token.
+    Positions are a table of `max_length` rows, beyond which CTranslate2 reads no token.
 
     Raises:
-        InputError: If CTranslate2 has no such option, or no folder could name the tokens.
+        InputError: If CTranslate2 does not support an option, or the names of the tokens.
     """
     model, options = trained.model, trained.options
     trained.check("CTranslate2", _USED)
     if options["positions"] not in _POSITIONS:
         known, received = " and ".join(_POSITIONS), f"positions={options['positions']!r}"
-        raise InputError(f"An encoder-decoder of CTranslate2 has positions {known} only. Received: {received}.")
+        raise InputError(
+            f"An encoder-decoder of CTranslate2 supports only the positions {known}. Received: {received}."
+        )
     orders = _orders(trained)
     tokens = {side: tokens_of(trained.tokenizers[side], order) for side, order in orders.items()}
     target = special_names(tokens["target"], orders["target"])
@@ -303,7 +303,7 @@ def _orders(trained: Trained) -> dict[str, Arrangement]:
     orders = {side: order_of(trained.tokenizers[side], side).complete() for side in SIDES}
     if model.tied_embeddings == "all":
         if orders["source"] != orders["target"]:
-            raise InputError("CTranslate2 has one vocabulary for both sides where all embeddings are tied.")
+            raise InputError("With tied_embeddings='all' CTranslate2 needs one vocabulary for both sides.")
         tables["source"] = tables["target"]
     return {side: order.with_start(tables[side]) for side, order in orders.items()}
 
@@ -328,7 +328,7 @@ _EMBEDDINGS = {"source": "encoder/embeddings_0/weight", "target": "decoder/embed
 
 
 def _aliases(model: Any) -> dict[str, str]:
-    """Returns the names of tables that are that of the target."""
+    """Returns the names of the matrices that are the embeddings of the target."""
     names = {"all": [_PROJECTION, _EMBEDDINGS["source"]], "target": [_PROJECTION], "none": []}
     return dict.fromkeys(names[model.tied_embeddings], _EMBEDDINGS["target"])
 

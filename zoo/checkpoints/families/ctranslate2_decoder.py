@@ -21,8 +21,8 @@ from zoo.checkpoints.families.ctranslate2_layers import (
     tokens_of,
     under,
 )
+from zoo.checkpoints.families.decoders import QK_EPSILON
 from zoo.checkpoints.families.layouts import Mapped, Rows, rows_of_tokens, tables, write_mapped
-from zoo.checkpoints.families.llama import QK_EPSILON
 from zoo.checkpoints.tokenizers import decoder_files
 from zoo.checkpoints.vocabulary import Arrangement
 from zoo.errors import InputError
@@ -45,20 +45,20 @@ _USED = {
 def to_ctranslate2(trained: Trained) -> Exported:
     """Returns a language model as one of CTranslate2.
 
-    Prompts begin there with `bos_token` where our texts begin with the start token: who asks puts it there.
+    If our texts begin with the start token, prompts there must begin with `bos_token`, which CTranslate2 does not add.
 
     Raises:
-        InputError: If CTranslate2 has no such option, or no folder could name the tokens.
+        InputError: If CTranslate2 does not support an option, or the names of the tokens.
     """
     model, options = trained.model, trained.options
     trained.check("CTranslate2", _USED)
     for name, known in (("positions", (*_TABLES, "rotary")), ("rope_scaling", tuple(_SCALINGS))):
         if options[name] not in known:
             received = f"{name}={options[name]!r}"
-            raise InputError(f"CTranslate2 has {name} {', '.join(known)} only. Received: {received}.")
+            raise InputError(f"CTranslate2 supports only {name} {', '.join(known)}. Received: {received}.")
     if options["qk_norm"] and options["epsilon"] != QK_EPSILON:
         received = f"epsilon={options['epsilon']}"
-        raise InputError(f"CTranslate2 has one epsilon, with qk_norm {QK_EPSILON}. Received: {received}.")
+        raise InputError(f"With qk_norm CTranslate2 supports only epsilon={QK_EPSILON}. Received: {received}.")
     files, order, tokens, named = _vocabulary(trained.tokenizers["text"], rows_of_tokens(model))
     config = {
         "model_type": f"{MODEL_TYPE} {_NAME}",
@@ -74,7 +74,7 @@ def to_ctranslate2(trained: Trained) -> Exported:
 def _vocabulary(
     tokenizer: Tokenizer, rows: list[np.ndarray]
 ) -> tuple[dict[str, Any], Arrangement, list[str], dict[str, str]]:
-    """Returns the files of a tokenizer, the order of ids, the token of each id, and the names of the special ones."""
+    """Returns the files of a tokenizer, the order of ids, the token of each id, and the names of special tokens."""
     if not isinstance(tokenizer, ByteLevelBPETokenizer | ReorderedSubwordTokenizer):
         order = order_of(tokenizer, "text").complete().with_start(rows)
         tokens, model = tokens_of(tokenizer, order), getattr(tokenizer, "model", None)
@@ -103,7 +103,7 @@ def _written(trained: Trained, order: Arrangement) -> dict[str, Callable[[], np.
 
 
 def _numbers_of_attention(model: Any) -> dict[str, Callable[[], np.ndarray]]:
-    """Returns the sizes of an attention where they are not the usual ones, and how positions rotate."""
+    """Returns the sizes of an attention that differ from the defaults, and the options of rotary positions."""
     options = model.options
     written: dict[str, Callable[[], np.ndarray]] = {}
     if options.num_key_value_heads:
@@ -128,7 +128,7 @@ def _numbers_of_attention(model: Any) -> dict[str, Callable[[], np.ndarray]]:
 
 
 def _tensors(model: Any, order: Arrangement) -> Iterator[Mapped]:
-    """Yields the tensors of a language model, but for positions, with what each holds of a model."""
+    """Yields the tensors of a language model except positions, and the variables that they are composed of."""
     yield from tables(model, order, order.size, _EMBEDDINGS, _PROJECTION)
     yield from blocks("decoder", model.blocks, model.options.parallel_residual)
     if model.final_norm is not None:

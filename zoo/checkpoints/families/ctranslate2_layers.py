@@ -1,4 +1,4 @@
-"""What the encoder-decoders and the language models of CTranslate2 have in common."""
+"""What the encoder-decoders and the language models of CTranslate2 share."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,13 +18,13 @@ from zoo.vocabulary import END, PAD, SPECIAL_PIECES, START, UNKNOWN
 ACTIVATIONS = {0: "relu", 1: "gelu_tanh", 2: "silu", 3: "gelu", 5: "tanh", 6: "sigmoid"}
 """Our names of the activations."""
 OPTIONS = ("num_layers", "num_heads", "model_dim", "intermediate_dim", "max_length", "normalize_first", "epsilon")
-"""Options that may have any value in what is written."""
+"""Options that may have any value when a model is written."""
 FREE = {
     *OPTIONS,
     *("activation", "gated", "normalization", "use_bias", "scale_embeddings", "tied_embeddings", "output_bias"),
     *("dropout", "attention_dropout", "feed_forward_dropout"),
 }
-"""Options whose value is free in what is written, or is checked elsewhere."""
+"""Options that may have any value when a model is written, or that are checked elsewhere."""
 _NORM = ("gamma", "beta")
 
 
@@ -37,7 +37,7 @@ def activation_number(activation: str) -> int:
     numbers = {name: number for number, name in ACTIVATIONS.items()}
     if activation not in numbers:
         known = ", ".join(numbers)
-        raise InputError(f"CTranslate2 has the activations {known} only. Received: activation={activation!r}.")
+        raise InputError(f"CTranslate2 supports only the activations {known}. Received: activation={activation!r}.")
     return numbers[activation]
 
 
@@ -47,12 +47,12 @@ def scalars(kind: str, **values: float) -> dict[str, Callable[[], np.ndarray]]:
 
 
 def under(scope: str, tensors: Tensors) -> dict[str, Callable[[], np.ndarray]]:
-    """Returns tensors under the names that they have in a part of a model."""
+    """Returns tensors with their names prefixed by a scope."""
     return {f"{scope}/{name}": tensor for name, tensor in tensors.items()}
 
 
 def numbers_of_half(options: Mapping[str, Any]) -> dict[str, Callable[[], np.ndarray]]:
-    """Returns the numbers that an encoder and a decoder both have, by name."""
+    """Returns the options that encoders and decoders both have, as tensors by name."""
     flags = {"pre_norm": options["normalize_first"], "scale_embeddings": options["scale_embeddings"]}
     return {
         **scalars("int16", num_heads=options["num_heads"]),
@@ -61,10 +61,10 @@ def numbers_of_half(options: Mapping[str, Any]) -> dict[str, Callable[[], np.nda
 
 
 def numbers_of_decoder() -> dict[str, Callable[[], np.ndarray]]:
-    """Returns the numbers that a decoder has besides, by name: those of what is not there."""
-    absent = ("alibi", "alibi_use_positive_positions", "scale_alibi", "start_from_zero_embedding")
+    """Returns the further options of decoders, as tensors by name: our models have none of them."""
+    unused = ("alibi", "alibi_use_positive_positions", "scale_alibi", "start_from_zero_embedding")
     return {
-        **scalars("int8", **dict.fromkeys(absent, 0)),
+        **scalars("int8", **dict.fromkeys(unused, 0)),
         **scalars("int16", alignment_layer=-1, alignment_heads=1),
     }
 
@@ -76,7 +76,7 @@ def sinusoids(length: int, dim: int) -> np.ndarray:
 
 
 def table_of(model: Any, positions: Any) -> np.ndarray:
-    """Returns the table of the positions of a model's embeddings, [L, D], be they learned or sinusoids."""
+    """Returns the table of a model's learned or sinusoidal positions, [L, D]."""
     if model.positions == "learned":
         return np.asarray(positions.positions.embeddings)
     return sinusoids(model.max_length, model.model_dim)
@@ -91,7 +91,7 @@ def blocks(half: str, layers: Iterable[Any], parallel: bool = False) -> Iterator
     """Yields the tensors of the blocks of an encoder or a decoder.
 
     Args:
-        half: What their names begin with.
+        half: The prefix of their names.
         layers: The blocks.
         parallel: Whether both parts of a block read the same activations.
     """
@@ -111,7 +111,7 @@ def blocks(half: str, layers: Iterable[Any], parallel: bool = False) -> Iterator
 
 
 def _attention(name: str, attention: Any, reads_memory: bool) -> Iterator[Mapped]:
-    """Yields the tensors of an attention; one map gives queries, keys and values, or keys and values of a memory."""
+    """Yields the tensors of an attention; queries, keys and values are one matrix, or keys and values of a memory."""
     query, key, value = attention.query_dense, attention.key_dense, attention.value_dense
     groups = ((query,), (key, value)) if reads_memory else ((query, key, value),)
     for index, layers in enumerate((*groups, (attention.output_dense,))):
@@ -126,26 +126,26 @@ def _linear(name: str, *layers: Any) -> Iterator[Mapped]:
 
 
 def _named(tensors: Iterable[Mapped]) -> Iterator[Mapped]:
-    """Yields tensors under the names that CTranslate2 has for them."""
+    """Yields tensors under their names in CTranslate2."""
     for tensor in tensors:
         yield dataclasses.replace(tensor, name=tensor.name.replace(".", "/"))
 
 
 def order_of(tokenizer: Tokenizer, side: str) -> Arrangement:
-    """Returns the order of the tokens of a tokenizer whose tokens a folder can name.
+    """Returns the order of the tokens of a tokenizer.
 
     Args:
         tokenizer: The tokenizer.
-        side: What it reads, for the error.
+        side: The name of its side, for the error.
 
     Raises:
-        InputError: If it is another kind.
+        InputError: If a folder of CTranslate2 cannot name its tokens.
     """
     if type(tokenizer) not in (*SUBWORDS, CharTokenizer):
         known = " or ".join(kind.kind for kind in (*SUBWORDS, CharTokenizer))
         raise InputError(f"The tokenizer of the {side} must be {known}. Received: tokenizer={tokenizer.kind!r}.")
     if has_bytes(tokenizer):
-        raise InputError(f"The tokenizer of the {side} must have no pieces that are single bytes. Received: some.")
+        raise InputError(f"The tokenizer of the {side} must have no single bytes as pieces. Received: some.")
     return Arrangement(original_ids_of(tokenizer))
 
 
@@ -153,31 +153,31 @@ def tokens_of(tokenizer: Tokenizer, order: Arrangement) -> list[str]:
     """Returns the vocabulary of a folder: the token of each id.
 
     Args:
-        tokenizer: One that `order_of` takes.
-        order: The id of each of our ids.
+        tokenizer: A tokenizer that `order_of` accepts.
+        order: The order of our tokens.
 
     Raises:
         InputError: If an ordinary token has the name of a special one.
     """
     pieces = tokenizer.piece_table()
     if isinstance(tokenizer, CharTokenizer):
-        pieces = (*SPECIAL_PIECES, *tokenizer.characters)  # as they are, and not as they are shown
+        pieces = (*SPECIAL_PIECES, *tokenizer.characters)  # its `piece_table` escapes some
     ordinary = dict(zip(order.original_ids[UNKNOWN + 1 :], pieces[UNKNOWN + 1 :], strict=True))
     tokens = [ordinary.get(i, UNUSED) for i in range(order.size)]
-    for ours in (START, PAD, END, UNKNOWN):  # a start that is another one as well has the name of that
+    for ours in (START, PAD, END, UNKNOWN):  # if start shares an id, the other name wins
         tokens[order.original_ids[ours]] = SPECIAL_PIECES[ours]
-    if taken := {tokens[i] for i in order.original_ids[: UNKNOWN + 1]} & {*ordinary.values()}:
-        raise InputError(f"{taken.pop()} is an ordinary token of the model, and the name of a special one.")
+    if ambiguous := {tokens[i] for i in order.original_ids[: UNKNOWN + 1]} & {*ordinary.values()}:
+        raise InputError(f"{ambiguous.pop()} is an ordinary token of the model, and the name of a special one.")
     return tokens
 
 
 def special_names(tokens: Sequence[str], order: Arrangement) -> dict[str, str]:
-    """Returns what `config.json` calls the special tokens of a vocabulary."""
+    """Returns the special tokens of a vocabulary by their keys in `config.json`."""
     ids = dict(zip(("bos_token", "eos_token", "unk_token"), order.original_ids[START : UNKNOWN + 1], strict=True))
     return {name: tokens[i] for name, i in ids.items()}
 
 
 def lowercase_of(tokenizers: Mapping[str, Tokenizer]) -> dict[str, bool]:
-    """Returns what `config.json` says, to us alone, of tokenizers that are not imported: whether they lower case."""
+    """Returns whether tokenizers lower case, by name; CTranslate2 itself ignores this key of `config.json`."""
     ours = (CharTokenizer, SubwordTokenizer, WordTokenizer)
-    return {name: each.lowercase for name, each in tokenizers.items() if type(each) in ours}
+    return {name: tokenizer.lowercase for name, tokenizer in tokenizers.items() if type(tokenizer) in ours}

@@ -1,4 +1,4 @@
-"""DistilBERT (`distilbert`): BERT without segments and pooler, of half as many layers."""
+"""DistilBERT (`distilbert`): BERT with half as many layers and without segments and pooler."""
 
 from zoo.checkpoints.checkpoint import Checkpoint
 from zoo.checkpoints.families.base import Imported, register_family
@@ -6,7 +6,7 @@ from zoo.checkpoints.families.encoders import Encoder, import_encoder, register_
 from zoo.checkpoints.wordpiece import wordpiece, wordpiece_files
 from zoo.text import WordPieceTokenizer
 
-_GUESSES = "the head of its training, which guesses hidden words"
+_HEAD = "the head of masked language modelling"
 DISTILBERT = register_encoder(
     Encoder(
         name="DistilBERT",
@@ -35,7 +35,7 @@ DISTILBERT = register_encoder(
         ),
         norms=("sa_layer_norm", "output_layer_norm"),
         head=("pre_classifier", "classifier", "relu"),
-        left_out=dict.fromkeys(("vocab_transform.", "vocab_layer_norm.", "vocab_projector."), _GUESSES),
+        left_out=dict.fromkeys(("vocab_transform.", "vocab_layer_norm.", "vocab_projector."), _HEAD),
     )
 )
 
@@ -43,16 +43,16 @@ DISTILBERT = register_encoder(
 @register_family(
     "distilbert",
     without_influence={
-        **dict.fromkeys(("tie_word_embeddings", "tie_weights_"), "of the head that fills in masked words"),
+        **dict.fromkeys(("tie_word_embeddings", "tie_weights_"), f"belongs to {_HEAD}"),
         **dict.fromkeys(("qa_dropout", "seq_classif_dropout"), "acts in training alone"),
-        "sinusoidal_pos_embds": "how a table begins that the checkpoint has",
+        "sinusoidal_pos_embds": "the checkpoint has the table of positions",
     },
 )
 def distilbert(checkpoint: Checkpoint) -> Imported:
     """Returns a checkpoint of DistilBERT; see `import_encoder`.
 
     Raises:
-        InputError: If it differs from DistilBERT in what we do not have.
+        InputError: If it has options that our models do not support.
 
     Reference:
         Sanh et al. 2019, "DistilBERT", section 3, https://arxiv.org/abs/1910.01108

@@ -1,6 +1,6 @@
-"""Encoders such as BERT: what their families have in common, as sentence encoders and as classifiers, in and out.
+"""Reads and writes encoders such as BERT, as sentence encoders and as classifiers.
 
-A family says by an `Encoder` how it differs from the others; all else is here.
+Each family is declared by an `Encoder`; everything else is shared.
 """
 
 import dataclasses
@@ -49,34 +49,35 @@ SIZES: Mapping[str, tuple[str, Any]] = {
     "hidden_dropout_prob": ("dropout", 0.1),
     "attention_probs_dropout_prob": ("attention_dropout", 0.1),
 }
-"""What most families call our options, and what they are where `config.json` does not say."""
+"""Our options and their defaults by the keys that most families have in `config.json`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Encoder:
-    """How a family of encoders differs from the others.
+    """A family of encoders.
 
     Attributes:
-        name: What it is called in errors.
-        architecture: What the names of its classes in `transformers` begin with.
-        model_type: That of its `config.json`.
-        prefix: What the names of its tensors begin with where there is a head.
-        vocab_size: The number of tokens where `config.json` does not say.
-        tokenizer: The kind of its tokenizer.
-        read_tokenizer: Function of a checkpoint and the number of tokens to the tokenizer and the order of its ids.
-        write_tokenizer: Function of the tokenizer to its files by name and the order of their ids.
-        sizes: Our options, and their defaults, by their names in `config.json`.
-        activation: The name of the activation there.
-        only: Keys there that must have one value: the default, and that one.
-        fixed: Our options that are always the same.
-        padding: The id of padding, behind which positions are numbered; `None` where they begin at 0.
-        layers: What the names of the tensors of all blocks begin with.
-        parts: Those of queries, keys, values and output of attention, and of the two maps of the feed-forward network.
-        norms: Those of the two normalisations of a block.
-        head: Those of the map of the first vector and of the map to classes, `{}` the prefix, and the nonlinearity
-            between the two.
+        name: Its name in errors.
+        architecture: The prefix of its classes in `transformers`.
+        model_type: The `model_type` of its `config.json`.
+        prefix: The prefix of its tensors in models with a head.
+        vocab_size: The number of tokens if `config.json` lacks it.
+        tokenizer: The class of its tokenizer.
+        read_tokenizer: Function from a checkpoint and the number of tokens to the tokenizer and the order of its ids.
+        write_tokenizer: Function from the tokenizer to its files by name and the order of their ids.
+        sizes: Our options and their defaults by their keys in `config.json`.
+        activation: The key of the activation in `config.json`.
+        only: The default and the one supported value of keys of `config.json`.
+        fixed: Values of our options that all its models share.
+        padding: The id of padding, after which positions are numbered; `None` if they begin at 0.
+        layers: The prefix of the tensors of all blocks.
+        parts: The names of queries, keys, values and output of attention, and of both layers of the feed-forward
+            network.
+        norms: The names of the two normalisations of a block.
+        head: The names of the projection of the first vector and of the output layer, where `{}` stands for the prefix,
+            and the activation between them.
         more: Function of the model that yields further tensors.
-        left_out: What the names of tensors begin with that a sentence encoder has no use for, and why.
+        left_out: Prefixes of tensors that a sentence encoder does not need, and why.
     """
 
     name: str
@@ -104,9 +105,7 @@ class Encoder:
     norms: tuple[str, str] = ("attention.output.LayerNorm", "output.LayerNorm")
     head: tuple[str, str, str] = ("classifier.dense", "classifier.out_proj", "tanh")
     more: Callable[[Any], Iterator[Mapped]] | None = None
-    left_out: Mapping[str, str] = field(
-        default_factory=lambda: {"lm_head.": "the head of its training, which guesses hidden words"}
-    )
+    left_out: Mapping[str, str] = field(default_factory=lambda: {"lm_head.": "the head of masked language modelling"})
 
     @property
     def classifier(self) -> str:
@@ -114,8 +113,8 @@ class Encoder:
         return f"{self.architecture}ForSequenceClassification"
 
     @property
-    def telling(self) -> tuple[str, bool]:
-        """The positions of its models, and whether these have segments: what tells it from others in our options."""
+    def distinctive(self) -> tuple[str, bool]:
+        """The positions of its models, and whether they have segments: our options that distinguish families."""
         return self.fixed.get("positions", _POSITIONS), bool(self.fixed.get("num_segments", 1))
 
     @property
@@ -128,19 +127,19 @@ _ENCODERS: list[Encoder] = []
 
 
 def register_encoder(encoder: Encoder) -> Encoder:
-    """Adds a family to those that models can be written as, and returns it."""
+    """Registers a family for writing, and returns it."""
     _ENCODERS.append(encoder)
     return encoder
 
 
 def import_encoder(checkpoint: Checkpoint, encoder: Encoder) -> Imported:
-    """Returns a checkpoint of a family, with or without the prefix of its tensors.
+    """Returns a checkpoint of a family as one of our models; its tensors may lack the prefix.
 
-    One for classes becomes a classifier with its classes. All others become a sentence encoder: as `modules.json` and
-    the files that it names say, or without it by the mean of the vectors.
+    A classifier becomes a classifier with its classes. All others become sentence encoders that pool as `modules.json`
+    describes, or without that file by the mean.
 
     Raises:
-        InputError: If it differs from the family in what we do not have.
+        InputError: If it has options that our models do not support.
     """
     for key, (default, value) in encoder.only.items():
         checkpoint.option(key, default, only=value)
@@ -163,11 +162,11 @@ def import_encoder(checkpoint: Checkpoint, encoder: Encoder) -> Imported:
 
 
 def _options(checkpoint: Checkpoint, encoder: Encoder, order: Arrangement) -> dict[str, Any]:
-    """Returns the options that `config.json` stands for."""
+    """Returns our options from `config.json`."""
     activation = checkpoint.option(encoder.activation, "gelu")
     if encoder.padding not in (None, order.original_ids[PAD]):
         raise InputError(
-            f"{checkpoint.path}: padding must have the id {encoder.padding}, behind which positions are numbered. "
+            f"{checkpoint.path}: padding must have the id {encoder.padding}, after which positions are numbered. "
             f"Received: {order.original_ids[PAD]}."
         )
     rows = checkpoint.option(_LENGTH, 512)
@@ -203,23 +202,23 @@ def _weights(
     checkpoint: Checkpoint, encoder: Encoder, head: Checkpoint | None, model: Any, order: Arrangement
 ) -> Weights:
     prefix = encoder.prefix if checkpoint.has(f"{encoder.prefix}embeddings.word_embeddings.weight") else ""
-    old = checkpoint.has(f"{prefix}embeddings.LayerNorm.gamma")  # as TensorFlow called them
+    has_old_names = checkpoint.has(f"{prefix}embeddings.LayerNorm.gamma")  # those of TensorFlow
     size = checkpoint.option("vocab_size", encoder.vocab_size)
-    norm = ("gamma", "beta") if old else NORM
+    norm = ("gamma", "beta") if has_old_names else NORM
     yield from read_mapped(checkpoint, tensors(encoder, model, order, prefix, norm, size))
     checkpoint.ignore(f"{prefix}embeddings.position_ids", f"{prefix}embeddings.token_type_ids")
     pooler = f"{prefix}pooler."
     if hasattr(model, "output_dense"):
         yield from read_mapped(checkpoint, _classes_of(encoder, model, prefix))
         if not encoder.head[0].format(prefix).startswith(pooler):
-            checkpoint.leave_out(pooler, "as the classifier has a map of its own")
+            checkpoint.leave_out(pooler, "as the classifier has its own projection")
         return
     if head is not None:
         has_bias = head.option("bias", True)
         yield from read_mapped(head, linear("linear", model.projection, bias=has_bias))
         if not has_bias:
             yield model.projection.bias, np.zeros(model.projection_dim, "float32")
-    checkpoint.leave_out(pooler, "as the vectors of a sentence encoder are pooled otherwise")
+    checkpoint.leave_out(pooler, "as sentence encoders pool in another way")
     for name, why in encoder.left_out.items():
         checkpoint.leave_out(name, why)
 
@@ -232,15 +231,15 @@ def tensors(
     norm: tuple[str, str] = NORM,
     size: int | None = None,
 ) -> Iterator[Mapped]:
-    """Yields the tensors up to the last vectors, with what each holds of a model, to be read or written.
+    """Yields the tensors below pooling and head, and the variables that they are composed of.
 
     Args:
         encoder: The family.
         model: The model.
-        order: The order of its tokens.
-        prefix: What the names of the tensors begin with.
-        norm: What scale and shift of a normalisation are called.
-        size: The number of tokens in the checkpoint. Default: those that `order` has.
+        order: Our order of the tokens.
+        prefix: The prefix of the names.
+        norm: The names of scale and shift of a normalisation.
+        size: The number of tokens in the checkpoint. Default: that of `order`.
     """
     names = f"{prefix}embeddings.{{}}_embeddings.weight".format
     positions = model.input_positions.positions.embeddings
@@ -251,9 +250,9 @@ def tensors(
     yield from normalization(f"{prefix}embeddings.LayerNorm", model.embedding_normalization, names=norm)
     for index, block in enumerate(model.encoder_blocks):
         layer, attention, feed_forward = f"{prefix}{encoder.layers}.{index}.", block.attention, block.feed_forward
-        attends = attention.query_dense, attention.key_dense, attention.value_dense, attention.output_dense
-        maps = *attends, feed_forward.intermediate_dense, feed_forward.output_dense
-        for part, dense in zip(encoder.parts, maps, strict=True):
+        attending = attention.query_dense, attention.key_dense, attention.value_dense, attention.output_dense
+        layers = *attending, feed_forward.intermediate_dense, feed_forward.output_dense
+        for part, dense in zip(encoder.parts, layers, strict=True):
             yield from linear(f"{layer}{part}", dense)
         for name, layer_norm in zip(encoder.norms, block.norms, strict=True):
             yield from normalization(f"{layer}{name}", layer_norm, names=norm)
@@ -262,7 +261,7 @@ def tensors(
 
 
 def _classes_of(encoder: Encoder, model: Any, prefix: str) -> Iterator[Mapped]:
-    """Yields the tensors between the first vector and the classes."""
+    """Yields the tensors of the head of a classifier."""
     first, last, _ = encoder.head
     yield from linear(first.format(prefix), model.projection)
     yield from linear(last, model.output_dense)
@@ -270,10 +269,10 @@ def _classes_of(encoder: Encoder, model: Any, prefix: str) -> Iterator[Mapped]:
 
 @register_writer("zoo.models.classifiers.transformer:TransformerClassifier", usual="sentence_bert")
 def to_classifier(trained: Trained) -> Exported:
-    """Returns a classifier as a checkpoint of the family that its tokenizer and its segments are of.
+    """Returns a classifier as a checkpoint of the family with its tokenizer and its segments.
 
     Raises:
-        InputError: If that has no such option or tokenizer.
+        InputError: If that family does not support an option or the tokenizer.
     """
     encoder, classes = _encoder_of(trained), trained.data["classes"]
     dim, activation = trained.options["model_dim"], encoder.head[2]
@@ -288,10 +287,10 @@ def to_classifier(trained: Trained) -> Exported:
 
 @register_writer("zoo.models.sentence_encoders.transformer:SentenceEncoder", usual="sentence_bert")
 def to_sentence_transformers(trained: Trained) -> Exported:
-    """Returns a sentence encoder as a folder of sentence-transformers, without a pooler, which it has no use for.
+    """Returns a sentence encoder as a folder of sentence-transformers, without a pooler, which it does not need.
 
     Raises:
-        InputError: If the family has no such option or tokenizer.
+        InputError: If the family does not support an option or the tokenizer.
     """
     encoder, model = _encoder_of(trained), trained.model
     free = (*_HEAD, "pooling", "normalize", "text_length")
@@ -304,24 +303,24 @@ def to_sentence_transformers(trained: Trained) -> Exported:
 
 
 def _encoder_of(trained: Trained) -> Encoder:
-    """Returns the family that has the tokenizer, the positions and segments of a model, or else the tokenizer."""
+    """Returns the family with the tokenizer, positions and segments of a model, or else one with the tokenizer."""
     tokenizer, options = trained.tokenizers["text"], trained.options
-    found = [encoder for encoder in _ENCODERS if isinstance(tokenizer, encoder.tokenizer)]
-    if not found:
+    encoders = [encoder for encoder in _ENCODERS if isinstance(tokenizer, encoder.tokenizer)]
+    if not encoders:
         kinds = ", ".join(f"{encoder.name} {encoder.tokenizer.kind}" for encoder in _ENCODERS)
         raise InputError(f"The tokenizers of encoders are: {kinds}. Received: tokenizer={tokenizer.kind!r}.")
-    telling = options["positions"], bool(options["num_segments"])
-    return next((encoder for encoder in found if encoder.telling == telling), found[0])
+    distinctive = options["positions"], bool(options["num_segments"])
+    return next((encoder for encoder in encoders if encoder.distinctive == distinctive), encoders[0])
 
 
 def _common(
     trained: Trained, encoder: Encoder, architecture: str, free: tuple[str, ...], fixed: Mapping[str, Any]
 ) -> tuple[dict[str, Any], Arrangement, dict[str, Any]]:
-    """Returns what `config.json` says of all models, the order of the tokens, and the files of the tokenizer."""
+    """Returns the shared part of `config.json`, the order of the tokens, and the files of the tokenizer."""
     options, tokenizer = trained.options, trained.tokenizers["text"]
     sizes = {key: ours for key, (ours, _) in encoder.sizes.items()}
     free = (*free, *sizes.values(), *_IN_TRAINING, "vocab_size", "activation", "max_length")
-    name = architecture if fixed else encoder.name  # a head is what its classifiers have alone
+    name = architecture if fixed else encoder.name  # classifiers have options of their head
     trained.check(name, free, **{"num_segments": 1, **encoder.fixed, **fixed})
     files, order = encoder.write_tokenizer(tokenizer)
     config = {

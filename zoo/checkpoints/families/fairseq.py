@@ -1,4 +1,4 @@
-"""What the translators with fairseq's options and names have in common: M2M-100, NLLB, BART, mBART, and Marian."""
+"""What the translators with fairseq's options and names share: M2M-100, NLLB, BART, mBART and Marian."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ from zoo.vocabulary import END, PAD, START
 
 TABLE, BIAS = "model.shared.weight", "final_logits_bias"
 FIRST_POSITION = 2
-"""Rows of a table of positions that nobody reads."""
+"""The number of unused rows at the beginning of a table of positions."""
 COPIES = (
     "lm_head.weight",
     *(f"model.{side}.embed_tokens.weight" for side in SIDES.values()),
@@ -48,17 +48,17 @@ WITHOUT_INFLUENCE = {
     "normalize_embedding": "an older name of what the family always does",
     "add_final_layer_norm": "an older name of what the family always does",
     "static_position_embeddings": "an older name of what the family always does",
-    "extra_pos_embeddings": "the rows that come before positions, of which there are always two",
-    "add_bias_logits": "of another head",
-    "classif_dropout": "of another head",
+    "extra_pos_embeddings": "the unused rows of the table of positions, always two",
+    "add_bias_logits": "belongs to another head",
+    "classif_dropout": "belongs to another head",
     "force_bos_token_to_be_generated": "an older name of forced_bos_token_id",
 }
-"""Keys of `config.json` that no number of these families depends on, and why."""
+"""Keys of `config.json` on which no output of these families depends, and why."""
 
 
 @dataclass(frozen=True)
 class Defaults:
-    """What the configuration of a family says where its file does not."""
+    """The defaults of a family for keys that `config.json` lacks."""
 
     vocab_size: int = 50265
     activation: str = "gelu"
@@ -68,10 +68,10 @@ class Defaults:
 
 
 def check_ids(checkpoint: Checkpoint) -> None:
-    """Checks that padding and end have the ids that fairseq gives them.
+    """Checks that padding and end have the ids of fairseq.
 
     Raises:
-        InputError: If they have others, or embeddings are not tied.
+        InputError: If they have other ids, or embeddings are not tied.
     """
     checkpoint.option("pad_token_id", 1, only=1)
     checkpoint.option("is_encoder_decoder", True, only=True)
@@ -82,23 +82,23 @@ def check_ids(checkpoint: Checkpoint) -> None:
 
 
 def never_written(start: int | None, *codes: int) -> tuple[int, ...]:
-    """Returns the ids that are never written here: padding, and what begins an answer unless it is end or code."""
-    begins = () if start is None or start in (SPECIAL["eos"], *codes) else (start,)
-    return (SPECIAL["pad"], *begins)
+    """Returns the ids that our decoding never writes: padding, and the start token unless it is the end or a code."""
+    starts = () if start is None or start in (SPECIAL["eos"], *codes) else (start,)
+    return (SPECIAL["pad"], *starts)
 
 
 def options_of(checkpoint: Checkpoint, order: Arrangement, defaults: Defaults) -> dict[str, Any]:
-    """Returns the options of a Transformer that `config.json` decides.
+    """Returns the options of a Transformer from `config.json`.
 
     Raises:
-        InputError: If encoder and decoder have other sizes.
+        InputError: If encoder and decoder differ in their sizes.
     """
     for name, default in (("ffn_dim", 4096), ("attention_heads", 16)):
-        found = [checkpoint.option(f"{side}_{name}", default) for side in SIDES.values()]
-        if found[0] != found[1]:
+        sizes = [checkpoint.option(f"{side}_{name}", default) for side in SIDES.values()]
+        if sizes[0] != sizes[1]:
             raise InputError(
                 f"{checkpoint.config_file}: encoder_{name} and decoder_{name} must be the same to be imported. "
-                f"Received: {found[0]} and {found[1]}."
+                f"Received: {sizes[0]} and {sizes[1]}."
             )
     activation = checkpoint.option("activation_function", defaults.activation)
     return {
@@ -131,9 +131,9 @@ SAME = {
     "attention_dropout": "attention_dropout",
     "activation_dropout": "feed_forward_dropout",
 }
-"""What is the same in both, by its name in `config.json`."""
+"""Our options by their keys in `config.json`."""
 FREE = {*SAME.values(), "source_vocab_size", "target_vocab_size", "decoder_layers", "activation"}
-"""Options whose value is free in all of these families."""
+"""Options that may have any value in all these families."""
 
 
 def exported(
@@ -141,17 +141,15 @@ def exported(
 ) -> Exported:
     """Returns a model as a checkpoint.
 
-    Where training has made what begins an answer another token than the one that it was, it has an id of its own.
-
     Args:
         family: The name of the family, for errors.
         trained: The model.
-        config: What is particular to the family in `config.json`.
+        config: The keys of `config.json` that are particular to the family.
         files: The files of the tokenizer.
-        bias: Whether logits have a bias in the family, be it zero.
+        bias: Whether logits have a bias in the family, which may be zero.
 
     Raises:
-        InputError: If what begins an answer was the code of a language, and training has changed that.
+        InputError: If the start token was the code of a language, and training has changed its row.
     """
     model, target = trained.model, trained.tokenizers["target"]
     original = Arrangement(original_ids_of(target))
@@ -173,15 +171,15 @@ def exported(
         "forced_eos_token_id": None,
     }
     zeros = {BIAS: lambda: np.zeros((1, order.size), "float32")} if bias and not biases else {}
-    found = write_mapped(tensors(model, order, order.size))
-    return Exported(written, {**found, **zeros}, {**files, "generation_config.json": generation})
+    mapped = write_mapped(tensors(model, order, order.size))
+    return Exported(written, {**mapped, **zeros}, {**files, "generation_config.json": generation})
 
 
 def config_of(family: str, trained: Trained, order: Arrangement) -> dict[str, Any]:
-    """Returns the keys of `config.json` that hold the sizes of a model and its special tokens.
+    """Returns the part of `config.json` with the sizes of a model and its special tokens.
 
     Raises:
-        InputError: If the family has no such activation.
+        InputError: If the family does not support the activation.
     """
     options = trained.options
     pad, start, end = (order.original_ids[i] for i in (PAD, START, END))
@@ -197,7 +195,7 @@ def config_of(family: str, trained: Trained, order: Arrangement) -> dict[str, An
 
 
 def bias_of(checkpoint: Checkpoint, size: int) -> bool:
-    """Returns whether the logits have a bias that is not zero; one that is counts as read."""
+    """Returns whether the logits have a bias that is not zero; a zero bias is marked as read."""
     if not checkpoint.has(BIAS):
         return False
     return bool(np.any(checkpoint.read(BIAS, (1, size))))
@@ -215,11 +213,11 @@ def reader(checkpoint: Checkpoint, order: Arrangement, size: int) -> Callable[[A
 
 
 def tensors(model: Any, order: Arrangement, size: int, table: str = TABLE) -> Iterator[Mapped]:
-    """Yields the tensors of such a checkpoint with what each holds of a model, to be read or written.
+    """Yields the tensors of such a checkpoint and the variables that they are composed of.
 
     Args:
         model: The model.
-        order: The order of its tokens.
+        order: Our order of the tokens.
         size: The number of tokens in the checkpoint.
         table: The name of the embeddings.
     """
@@ -241,12 +239,12 @@ def tensors(model: Any, order: Arrangement, size: int, table: str = TABLE) -> It
 
 
 def tensors_of_blocks(side: str, blocks: Iterable[Any], places: np.ndarray | None = None) -> Iterator[Mapped]:
-    """Yields the tensors of the blocks of a side, with what each holds of a model.
+    """Yields the tensors of the blocks of a side and the variables that they are composed of.
 
     Args:
         side: `"encoder"` or `"decoder"`.
         blocks: The blocks of the model.
-        places: The place in the checkpoint of each feature of the activations. Default: the same.
+        places: The index in the checkpoint of each feature of the activations. Default: the same.
     """
     vector = None if places is None else Reordered(places, 0, Columns())
     for index, block in enumerate(blocks):

@@ -25,16 +25,13 @@ from zoo.vocabulary import END, START
 
 
 @register_family(
-    "gpt2", without_influence={"n_ctx": "n_positions says the same", "reorder_and_upcast_attn": "scores are in float32"}
+    "gpt2", without_influence={"n_ctx": "n_positions replaces it", "reorder_and_upcast_attn": "scores are in float32"}
 )
 def gpt2(checkpoint: Checkpoint) -> Imported:
-    """Returns a checkpoint of GPT-2, with or without the prefix `transformer.` of its tensors.
-
-    Its texts begin with their first token; where one token begins and ends texts, it is there twice, and the second
-    one is never written.
+    """Returns a checkpoint of GPT-2 as one of our models; its tensors may lack the prefix `transformer.`.
 
     Raises:
-        InputError: If it differs from GPT-2 in what we do not have.
+        InputError: If it has options that our models do not support.
     """
     checkpoint.option("scale_attn_weights", True, only=True)
     checkpoint.option("scale_attn_by_inverse_layer_idx", False, only=False)
@@ -62,7 +59,7 @@ def gpt2(checkpoint: Checkpoint) -> Imported:
     )
 
 
-_SAME = {  # our options, by their names in config.json
+_SAME = {  # our options by their keys in config.json
     "n_layer": "num_layers",
     "n_head": "num_heads",
     "n_embd": "model_dim",
@@ -79,16 +76,15 @@ _SAME = {  # our options, by their names in config.json
 def to_gpt2(trained: Trained) -> Exported:
     """Returns a language model as a checkpoint of GPT-2.
 
-    Where training has made what begins texts another token than what ends them, it has an id of its own.
-
     Raises:
-        InputError: If GPT-2 has no such option or tokenizer.
+        InputError: If GPT-2 does not support an option or the tokenizer.
     """
     model, options, tokenizer = trained.model, trained.options, trained.tokenizers["text"]
     trained.check("GPT-2", {*_SAME.values(), "vocab_size", "activation", "other_ends"})
     if not isinstance(tokenizer, ByteLevelBPETokenizer) or tokenizer.runs or tokenizer.compose:
         raise InputError(
-            "GPT-2 has a byte-level tokenizer without runs of spaces and composition; the model has another."
+            "GPT-2 supports only a byte-level tokenizer without runs of spaces and NFC. "
+            f"Received: tokenizer={tokenizer.kind!r}."
         )
     order = Arrangement(tokenizer.original_ids).with_start([np.asarray(model.embedding.embeddings)])
     config = {
@@ -119,19 +115,19 @@ def _weights(checkpoint: Checkpoint, model: Any, order: Arrangement) -> Weights:
 
 
 def tensors(model: Any, order: Arrangement, size: int, prefix: str = "transformer.") -> Iterator[Mapped]:
-    """Yields the tensors of a GPT-2 with what each holds of a model, to be read or written.
+    """Yields the tensors of a GPT-2 and the variables that they are composed of.
 
     Args:
         model: The model.
-        order: The order of its tokens.
+        order: Our order of the tokens.
         size: The number of tokens in the checkpoint.
-        prefix: What the names of the tensors begin with.
+        prefix: The prefix of the names of the tensors.
     """
     yield Mapped(f"{prefix}wte.weight", (model.embedding.embeddings,), Rows(order, size))
     yield Mapped(f"{prefix}wpe.weight", (model.input_positions.positions.embeddings,))
     for index, block in enumerate(model.blocks):
         layer, attention, feed_forward = f"{prefix}h.{index}", block.attention, block.feed_forward
-        for name, *parts in (  # kernels are inputs times outputs, as ours
+        for name, *parts in (  # matrices are [inputs, outputs] as ours
             ("attn.c_attn", attention.query_dense, attention.key_dense, attention.value_dense),
             ("attn.c_proj", attention.output_dense),
             ("mlp.c_fc", feed_forward.intermediate_dense),

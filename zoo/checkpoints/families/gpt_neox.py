@@ -1,4 +1,4 @@
-"""GPT-NeoX and Pythia (`gpt_neox`): pre-norm blocks, both parts of which read the same, partly rotated heads."""
+"""GPT-NeoX and Pythia (`gpt_neox`): parallel pre-norm blocks and heads of which a part is rotated."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -36,13 +36,10 @@ from zoo.vocabulary import START
 
 @register_family("gpt_neox")
 def gpt_neox(checkpoint: Checkpoint) -> Imported:
-    """Returns a checkpoint of GPT-NeoX.
-
-    Rotary positions pair neighbours here and features half of the rotated part apart there: the columns of queries and
-    keys are put in another order. Where one token begins and ends texts, it is there twice.
+    """Returns a checkpoint of GPT-NeoX as one of our models.
 
     Raises:
-        InputError: If it differs from GPT-NeoX in what we do not have.
+        InputError: If it has options that our models do not support.
     """
     checkpoint.option("attention_bias", True, only=True)
     size, dim = checkpoint.option("vocab_size", 50432), checkpoint.option("hidden_size", 6144)
@@ -69,7 +66,7 @@ def gpt_neox(checkpoint: Checkpoint) -> Imported:
     return Imported("gpt2", options, tokenizers, lambda model: _weights(checkpoint, model, order))
 
 
-_SAME = {  # our options, by their names in config.json
+_SAME = {  # our options by their keys in config.json
     "num_hidden_layers": "num_layers",
     "num_attention_heads": "num_heads",
     "hidden_size": "model_dim",
@@ -90,13 +87,13 @@ def to_gpt_neox(trained: Trained) -> Exported:
     """Returns a language model as a checkpoint of GPT-NeoX.
 
     Raises:
-        InputError: If GPT-NeoX has no such option or tokenizer.
+        InputError: If GPT-NeoX does not support an option or the tokenizer.
     """
     model, options, tokenizer = trained.model, trained.options, trained.tokenizers["text"]
     trained.check("GPT-NeoX", {*_SAME.values(), *SCALING, "vocab_size", "activation", "other_ends"}, positions="rotary")
     check_scaling("GPT-NeoX", options)
     if not isinstance(tokenizer, ByteLevelBPETokenizer):
-        raise InputError(f"The tokenizer of GPT-NeoX is byte-level. Received: tokenizer={tokenizer.kind!r}.")
+        raise InputError(f"The tokenizer of GPT-NeoX must be byte-level. Received: tokenizer={tokenizer.kind!r}.")
     files, order, _ = decoder_files(tokenizer, rows_of_tokens(model), "GPT-NeoX")
     config = {
         "architectures": ["GPTNeoXForCausalLM"],
@@ -122,14 +119,14 @@ def _weights(checkpoint: Checkpoint, model: Any, order: Arrangement) -> Weights:
 
 
 def tensors(model: Any, order: Arrangement, size: int) -> Iterator[Mapped]:
-    """Yields the tensors of a GPT-NeoX with what each holds of a model, to be read or written.
+    """Yields the tensors of a GPT-NeoX and the variables that they are composed of.
 
     Args:
         model: The model.
-        order: The order of its tokens.
+        order: Our order of the tokens.
         size: The number of tokens in the checkpoint.
     """
-    outputs = _places(model.num_heads, model.options.head_dim, model.options.rotated_dim)
+    outputs = _columns(model.num_heads, model.options.head_dim, model.options.rotated_dim)
     yield from tables(model, order, size, "gpt_neox.embed_in.weight", "embed_out.weight")
     for index, block in enumerate(model.blocks):
         layer, attention, feed_forward = f"gpt_neox.layers.{index}.", block.attention, block.feed_forward
@@ -143,8 +140,8 @@ def tensors(model: Any, order: Arrangement, size: int) -> Iterator[Mapped]:
     yield from normalization("gpt_neox.final_layer_norm", model.final_norm)
 
 
-def _places(heads: int, size: int, rotated: int) -> np.ndarray:
-    """Returns where the features of our queries, keys and values are, where each head has all three, [3 · N · H]."""
-    places = np.arange(3 * heads * size).reshape(heads, 3, size)
-    places[:, :2, :rotated] = paired(places[:, :2, :rotated], rotated)
-    return places.swapaxes(0, 1).ravel()
+def _columns(num_heads: int, head_dim: int, rotated_dim: int) -> np.ndarray:
+    """Returns the columns of our queries, keys and values in a matrix that has all three head by head, [3 · N · H]."""
+    columns = np.arange(3 * num_heads * head_dim).reshape(num_heads, 3, head_dim)
+    columns[:, :2] = paired(columns[:, :2], head_dim, rotated_dim)
+    return columns.swapaxes(0, 1).ravel()

@@ -1,5 +1,6 @@
-"""The names and layouts of a family's tensors, said once and read in both directions."""
+"""Layouts of tensors: declared once for a family, and used both to read and to write its checkpoints."""
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -12,23 +13,23 @@ from zoo.errors import InputError
 
 
 class Layout(Protocol):
-    """How a tensor of a checkpoint holds some variables of ours."""
+    """How a tensor of a checkpoint is composed of variables of ours."""
 
     def shape(self, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-        """Returns the tensor's shape, given those of the variables."""
+        """Returns the shape of the tensor from those of the variables."""
 
     def split(self, tensor: np.ndarray) -> Sequence[np.ndarray]:
         """Returns the values of the variables."""
 
     def join(self, values: Sequence[np.ndarray]) -> np.ndarray:
-        """Returns the tensor; raises InputError if none holds these values."""
+        """Returns the tensor; raises InputError if no tensor can hold these values."""
 
 
 class Columns:
-    """Variables side by side, along the last axis; one alone is as it is.
+    """Variables that are concatenated along the last axis; a single one is the tensor itself.
 
     Args:
-        parts: How many of one size, or where each but the first begins.
+        parts: The number of variables of equal size, or the column at which each variable but the first begins.
     """
 
     def __init__(self, parts: int | Sequence[int] = 1):
@@ -48,10 +49,10 @@ class Columns:
 
 
 class Transposed:
-    """Matrices of outputs times inputs, where ours are inputs times outputs.
+    """Matrices [outputs, inputs], where ours are [inputs, outputs].
 
     Args:
-        inner: How the transposed tensor holds the variables.
+        inner: The layout of the transposed tensor.
     """
 
     def __init__(self, inner: Layout):
@@ -74,9 +75,9 @@ class Reordered:
     """A tensor whose entries along an axis are in another order than ours.
 
     Args:
-        places: The place in the tensor of each of our entries.
+        places: The index in the tensor of each of our entries.
         axis: The axis of the tensor.
-        inner: How the tensor in our order holds the variables.
+        inner: The layout of the tensor in our order.
     """
 
     def __init__(self, places: np.ndarray, axis: int, inner: Layout):
@@ -99,7 +100,7 @@ class OneRow:
     """A vector as the only row of a matrix.
 
     Args:
-        inner: How the vector holds the variables.
+        inner: The layout of the vector.
     """
 
     def __init__(self, inner: Layout):
@@ -124,8 +125,8 @@ class Rows:
     Args:
         order: Our order of the tokens.
         size: The number of rows in the checkpoint.
-        columns: Whether the variable has a column for each token, and not a row.
-        new: What the rows of tokens are filled with that the checkpoint does not have.
+        columns: Whether the variable has a column for each token instead of a row.
+        new: The value of rows whose tokens the checkpoint lacks.
     """
 
     def __init__(self, order: Arrangement, size: int, columns: bool = False, new: float = 0.0):
@@ -155,11 +156,11 @@ class Rows:
 
 
 class Copies:
-    """Several variables that are the same.
+    """Several equal variables.
 
     Args:
-        count: How many.
-        inner: How the tensor holds one of them.
+        count: The number of variables.
+        inner: The layout of one of them.
     """
 
     def __init__(self, count: int, inner: Layout):
@@ -176,7 +177,7 @@ class Copies:
     def join(self, values: Sequence[np.ndarray]) -> np.ndarray:
         """See `Layout`."""
         if not all(np.array_equal(values[0], value) for value in values[1:]):
-            raise InputError("Source and target have one table of embeddings in this format, and the model has two.")
+            raise InputError("Source and target share one table of embeddings in this format; the model has two.")
         return self._inner.join(values[:1])
 
 
@@ -185,7 +186,7 @@ class Scaled:
 
     Args:
         factor: The factor.
-        inner: How the product holds the variables.
+        inner: The layout of the product.
     """
 
     def __init__(self, factor: float, inner: Layout):
@@ -205,33 +206,34 @@ class Scaled:
 
 
 class Shifted:
-    """One variable that is a tensor plus a number.
+    """Variables that are a tensor plus a number.
 
     Args:
         by: The number.
+        inner: The layout of the sum.
     """
 
-    def __init__(self, by: float):
-        self._by = by
+    def __init__(self, by: float, inner: Layout | None = None):
+        self._by, self._inner = by, inner or Columns()
 
     def shape(self, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
         """See `Layout`."""
-        return shapes[0]
+        return self._inner.shape(shapes)
 
     def split(self, tensor: np.ndarray) -> Sequence[np.ndarray]:
         """See `Layout`."""
-        return [tensor + self._by]
+        return self._inner.split(tensor + self._by)
 
     def join(self, values: Sequence[np.ndarray]) -> np.ndarray:
         """See `Layout`."""
-        return values[0] - self._by
+        return self._inner.join(values) - self._by
 
 
 class Later:
-    """One variable whose rows come after others in the tensor, which nobody reads and are written as zeros.
+    """One variable whose rows follow unused rows in the tensor, which are written as zeros.
 
     Args:
-        first: How many rows come before.
+        first: The number of unused rows.
     """
 
     def __init__(self, first: int):
@@ -252,13 +254,13 @@ class Later:
 
 @dataclass(frozen=True)
 class Mapped:
-    """A tensor of a checkpoint, and the variables of ours that are made of it.
+    """A tensor of a checkpoint and the variables of ours that it is composed of.
 
     Attributes:
-        name: Its name.
+        name: The name of the tensor.
         variables: The variables.
-        layout: How it holds them.
-        may_lack: Whether a checkpoint may be without it: it then is one of zeros.
+        layout: How the tensor is composed of them.
+        may_lack: Whether a checkpoint may lack the tensor; the variables then are zeros.
     """
 
     name: str
@@ -270,13 +272,13 @@ class Mapped:
 def linear(
     name: str, *layers: Any, inputs: np.ndarray | None = None, outputs: np.ndarray | None = None, bias: bool = True
 ) -> Iterator[Mapped]:
-    """Yields `NAME.weight`, outputs times inputs, and `NAME.bias` of a map, or of several that stand below each other.
+    """Yields `NAME.weight` [outputs, inputs] and `NAME.bias` of a dense layer, or of several that are stacked in one.
 
     Args:
-        name: What the names of the tensors begin with.
+        name: The prefix of the names.
         *layers: The dense layers.
-        inputs: The place in the tensors of each of our inputs; by default they are in one order.
-        outputs: The place in the tensors of each of our outputs, those of all layers.
+        inputs: The index in the tensors of each of our inputs. Default: the same order.
+        outputs: The index in the tensors of each of our outputs, of all layers. Default: the same order.
         bias: Whether there are biases.
     """
     vectors: Layout = Columns(np.cumsum([layer.kernel.shape[1] for layer in layers[:-1]], dtype=int).tolist())
@@ -291,14 +293,14 @@ def linear(
 
 
 def tables(model: Any, order: Arrangement, size: int, embeddings: str, logits: str) -> Iterator[Mapped]:
-    """Yields the embeddings of a language model, and unless they are tied the matrix of its logits.
+    """Yields the embeddings of a language model and, unless they are tied, the output projection.
 
     Args:
         model: The model.
-        order: The order of its tokens.
+        order: Our order of the tokens.
         size: The number of tokens in the checkpoint.
         embeddings: The name of the embeddings.
-        logits: The name of the matrix of the logits.
+        logits: The name of the output projection.
     """
     yield Mapped(embeddings, (model.embedding.embeddings,), Rows(order, size))
     if not model.tied_embeddings:
@@ -306,39 +308,39 @@ def tables(model: Any, order: Arrangement, size: int, embeddings: str, logits: s
 
 
 def rows_of_tokens(model: Any) -> list[np.ndarray]:
-    """Returns the tables of a language model that `tables` yields, with a row for each of our tokens."""
-    found = [np.asarray(model.embedding.embeddings)]
-    return found if model.tied_embeddings else [*found, np.asarray(model.embedding.reverse_embeddings).T]
+    """Returns the matrices that `tables` yields, with a row for each of our tokens."""
+    embeddings = [np.asarray(model.embedding.embeddings)]
+    return embeddings if model.tied_embeddings else [*embeddings, np.asarray(model.embedding.reverse_embeddings).T]
 
 
 UNWRITTEN = -1e4
-"""Bias of the logit of a token that a checkpoint does not have: it takes no probability from the others."""
+"""Bias of the logit of a token that a checkpoint lacks: it takes no probability from the others."""
 NORM = ("weight", "bias")
-"""What scale and shift of a normalisation are called."""
+"""Names of the scale and the shift of a normalisation."""
 
 
 def normalization(
     name: str, layer: Any, layout: Layout | None = None, names: tuple[str, str] = NORM
 ) -> Iterator[Mapped]:
-    """Yields the tensors of a normalisation, `NAME.weight` and, if it shifts, `NAME.bias`, unless `names` differ."""
-    shifts = hasattr(layer, "beta")
-    for part, variable in zip(names, (layer.gamma, layer.beta) if shifts else (layer.scale,), strict=False):
+    """Yields the tensors of a normalisation: its scale, `NAME.weight`, and its shift, `NAME.bias`, if it has one."""
+    variables = (layer.gamma, layer.beta) if hasattr(layer, "beta") else (layer.scale,)
+    for part, variable in zip(names, variables, strict=False):
         yield Mapped(f"{name}.{part}", (variable,), layout or Columns())
 
 
 def read_mapped(checkpoint: Checkpoint, tensors: Iterable[Mapped]) -> Iterator[tuple[Any, np.ndarray]]:
-    """Yields each variable and its value; raises InputError as `Checkpoint.read`."""
-    for each in tensors:
-        shape = each.layout.shape([tuple(variable.shape) for variable in each.variables])
-        lacks = each.may_lack and not checkpoint.has(each.name)
-        tensor = np.zeros(shape, "float32") if lacks else checkpoint.read(each.name, shape)
-        yield from zip(each.variables, each.layout.split(tensor), strict=True)
+    """Yields each variable and its value; raises InputError as `Checkpoint.read` does."""
+    for mapped in tensors:
+        shape = mapped.layout.shape([tuple(variable.shape) for variable in mapped.variables])
+        is_absent = mapped.may_lack and not checkpoint.has(mapped.name)
+        tensor = np.zeros(shape, "float32") if is_absent else checkpoint.read(mapped.name, shape)
+        yield from zip(mapped.variables, mapped.layout.split(tensor), strict=True)
 
 
 def write_mapped(tensors: Iterable[Mapped]) -> dict[str, Callable[[], np.ndarray]]:
     """Returns functions that return the tensors, by name, for `write_safetensors`."""
 
-    def join(each: Mapped) -> np.ndarray:
-        return each.layout.join([np.asarray(variable) for variable in each.variables])
+    def join(mapped: Mapped) -> np.ndarray:
+        return mapped.layout.join([np.asarray(variable) for variable in mapped.variables])
 
-    return {each.name: lambda each=each: join(each) for each in tensors}  # type: ignore[misc]
+    return {mapped.name: functools.partial(join, mapped) for mapped in tensors}

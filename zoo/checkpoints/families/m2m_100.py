@@ -31,7 +31,7 @@ from zoo.text import MappedSubwordTokenizer, ReorderedSubwordTokenizer, Tokenize
 _DEFAULTS = Defaults(vocab_size=128112, activation="relu", scale_embedding=True, attention_dropout=0.1)
 _M2M, _NLLB = "M2M100Tokenizer", "NllbTokenizer"
 _ROWS = 1024
-"""For how many positions other software computes sinusoids at first."""
+"""The usual `max_position_embeddings`; sinusoids have no limit."""
 _FIXED = {"normalize_first": True, "positions": "fairseq_sinusoidal"}
 
 
@@ -40,12 +40,12 @@ _FIXED = {"normalize_first": True, "positions": "fairseq_sinusoidal"}
     without_influence={**WITHOUT_INFLUENCE, "max_position_embeddings": "sinusoids have no end"},
 )
 def m2m_100(checkpoint: Checkpoint) -> Imported:
-    """Returns a checkpoint of M2M-100 or NLLB-200, for two of its languages.
+    """Returns a checkpoint of M2M-100 or NLLB-200 as one of our models, for two of its languages.
 
-    What begins a translation is the end token there; here it is there twice. The code of the language follows it.
+    The start token of the decoder is the end token there, and has its own id here. The code of the language follows it.
 
     Raises:
-        InputError: If it differs from these in what we do not have, or nobody says for which languages it is.
+        InputError: If it has options that our models do not support, or its languages are not chosen.
     """
     check_ids(checkpoint)
     size = checkpoint.option("vocab_size", _DEFAULTS.vocab_size)
@@ -82,7 +82,7 @@ def to_m2m_100(trained: Trained) -> Exported:
     """Returns a Transformer as a checkpoint of M2M-100 or NLLB-200.
 
     Raises:
-        InputError: If these have no such option or tokenizer.
+        InputError: If these do not support an option or the tokenizer.
     """
     trained.check("M2M-100", FREE, with_around=True, tied_embeddings="all", **_FIXED)
     classes: dict[str, type[Tokenizer]] = {_M2M: MappedSubwordTokenizer, _NLLB: ReorderedSubwordTokenizer}

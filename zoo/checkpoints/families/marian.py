@@ -1,4 +1,4 @@
-"""Marian (`marian`), as OPUS-MT has it: post-norm blocks, sinusoids, tied embeddings, a bias of the logits."""
+"""Marian (`marian`, OPUS-MT): post-norm blocks, sinusoids, tied embeddings, and a bias of the logits."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -27,19 +27,18 @@ _DEFAULTS = Defaults(vocab_size=58101)
 @register_family(
     "marian",
     without_influence={
-        "num_hidden_layers": "the number of layers of the encoder, which is read",
+        "num_hidden_layers": "encoder_layers, which is read, is the same",
         "extra_pos_embeddings": "positions are sinusoids",
     },
 )
 def marian(checkpoint: Checkpoint) -> Imported:
-    """Returns a checkpoint of Marian whose two languages share a vocabulary.
+    """Returns a checkpoint of Marian whose languages share a vocabulary as one of our models.
 
-    Its sinusoids have all sines before all cosines, ours take turns: the features of all vectors are put in our order,
-    which changes no number that a model gives. What begins a translation is padding there, which is never written; here
-    it is there twice.
+    Its sinusoids have all sines before all cosines, ours alternate: the features of all vectors are reordered, which
+    changes no output. The start token of the decoder is padding there, and has its own id here.
 
     Raises:
-        InputError: If it differs from these in what we do not have.
+        InputError: If it has options that our models do not support.
     """
     for name, only in (
         ("share_encoder_decoder_embeddings", True),
@@ -73,10 +72,8 @@ def marian(checkpoint: Checkpoint) -> Imported:
 def to_marian(trained: Trained) -> Exported:
     """Returns a Transformer as a checkpoint of Marian.
 
-    Where training has made what begins a translation another token than padding, it has an id of its own.
-
     Raises:
-        InputError: If Marian has no such option or tokenizer.
+        InputError: If Marian does not support an option or the tokenizer.
     """
     model = trained.model
     trained.check("Marian", {*FREE, "output_bias"}, tied_embeddings="all")
@@ -108,15 +105,15 @@ def _weights(checkpoint: Checkpoint, model: Any, order: Arrangement) -> Weights:
 
 
 def tensors(model: Any, order: Arrangement, size: int, table: str = _SHARED[0]) -> Iterator[Mapped]:
-    """Yields the tensors of a Marian with what each holds of a model, to be read or written.
+    """Yields the tensors of a Marian and the variables that they are composed of.
 
     Args:
         model: The model.
-        order: The order of its tokens.
+        order: Our order of the tokens.
         size: The number of tokens in the checkpoint.
         table: The name of the embeddings.
     """
-    places = np.arange(model.model_dim).reshape(2, -1).T.ravel()  # of sines and cosines in turn
+    places = np.arange(model.model_dim).reshape(2, -1).T.ravel()  # sines and cosines alternate
     yield Mapped(table, (model.target_embedding.embeddings,), Reordered(places, 1, Rows(order, size)))
     if model.output_layer is not None:
         yield Mapped(BIAS, (model.output_layer.bias,), OneRow(Rows(order, size)))

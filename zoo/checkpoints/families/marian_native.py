@@ -1,4 +1,4 @@
-"""Transformers of Marian as its own software writes them (`type: transformer`)."""
+"""Transformers that Marian's own software wrote (`type: transformer`)."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -29,12 +29,12 @@ from zoo.text.subwords import read_model
 EPSILON = 1e-6
 """ε of its normalisations."""
 POSITIONS = 1024
-"""Rows of the table that its sinusoids become, which have no end there."""
+"""Rows of the table that its sinusoids become."""
 _SHARED = "Wemb"
 _LOGITS = "decoder_ff_logit_out"
 _END, _UNKNOWN = "</s>", "<unk>"
 _VOCABULARIES = (".spm", ".yml", ".yaml")
-# What must be so, and is so where nothing says otherwise.
+# The supported values of options, which are their defaults.
 _ONLY = {
     "transformer-no-projection": False,
     "transformer-rnn-projection": False,
@@ -51,22 +51,22 @@ _ONLY = {
     "ulr": False,
     "lemma-dim-emb": 0,
 }
-# Before a part, after it, and at the top, without dropout: of post-norm and of pre-norm blocks.
+# Steps before a part, after it, and at the top, without dropout; the value is `normalize_first`.
 _PROCESSES = {("", "a{norm}", ""): False, ("{norm}", "a", "{norm}"): True}
 _NORMS = {"n": ("layer_norm", ("ln_scale", "ln_bias")), "r": ("rms_norm", ("rms_scale", ""))}
 
 
 @register_family(f"{MODEL_TYPE} transformer")
 def marian_native(checkpoint: MarianCheckpoint) -> Imported:
-    """Returns a Transformer of Marian, with self-attention or with SSRUs in its decoder.
+    """Returns a Transformer of Marian, with self-attention or SSRUs in its decoder, as one of our models.
 
     Its sinusoids have all sines before all cosines and the exponent i / (D/2 − 1), where ours have i / (D/2); they
-    become a learned table of `POSITIONS` rows. A translation begins with a vector of zeros, the row of our start, and
-    knows no padding; both have a bias that keeps them from ever being written. Pre-norm blocks normalise keys and
-    values of self-attention as well, as in training there.
+    become a learned table of `POSITIONS` rows. The decoder begins with a vector of zeros, the row of our start, and has
+    no padding; the bias of both prevents that they are written. Pre-norm blocks normalise keys and values of
+    self-attention as well, as in training there.
 
     Raises:
-        InputError: If it differs in what we do not have.
+        InputError: If it has options that our models do not support.
     """
     for name, only in _ONLY.items():
         checkpoint.option(name, only, only=only)
@@ -106,17 +106,17 @@ def marian_native(checkpoint: MarianCheckpoint) -> Imported:
 def _processes(checkpoint: MarianCheckpoint) -> tuple[bool, str]:
     """Returns whether blocks normalise first, and the letter of the normalisation."""
     names = [f"transformer-{name}" for name in ("preprocess", "postprocess", "postprocess-top", "postprocess-emb")]
-    usual = ("", "dan", "", "d")
-    asked = [str(checkpoint.option(name, value) or "") for name, value in zip(names, usual, strict=True)]
-    *around, embeddings = (steps.replace("d", "") for steps in asked)
+    defaults = ("", "dan", "", "d")
+    configured = [str(checkpoint.option(name, value) or "") for name, value in zip(names, defaults, strict=True)]
+    *around, embeddings = (steps.replace("d", "") for steps in configured)
     for letter in _NORMS:
         for steps, normalize_first in _PROCESSES.items():
             if not embeddings and around == [step.format(norm=letter) for step in steps]:
                 return normalize_first, letter
-    received = ", ".join(f"{name}={value!r}" for name, value in zip(names, asked, strict=True))
+    received = ", ".join(f"{name}={value!r}" for name, value in zip(names, configured, strict=True))
     raise InputError(
-        f"{checkpoint.config_file}: only post-norm ('', 'dan', '') and pre-norm blocks ('n', 'da', 'n') are imported, "
-        f"with n or r, and nothing but dropout behind embeddings. Received: {received}."
+        f"{checkpoint.config_file}: only post-norm ('', 'dan', '') and pre-norm blocks ('n', 'da', 'n') are supported, "
+        f"with n or r, and only dropout after embeddings. Received: {received}."
     )
 
 
@@ -149,7 +149,7 @@ def _orders(checkpoint: MarianCheckpoint) -> dict[str, Arrangement]:
         raise InputError(f"{checkpoint.path}: a translator has two vocabularies. Received: {names}.")
     orders = {side: _order(checkpoint, side) for side in SIDES}
     if _shares(checkpoint) and orders["source"] != orders["target"]:
-        raise InputError(f"{checkpoint.path}: the embeddings are shared, and the two vocabularies are not the same.")
+        raise InputError(f"{checkpoint.path}: the embeddings are shared, but the two vocabularies differ.")
     return orders
 
 
@@ -213,13 +213,13 @@ def positions(length: int, dim: int) -> np.ndarray:
 def tensors(
     model: Any, orders: Mapping[str, Arrangement], checkpoint: MarianCheckpoint, norms: tuple[str, str]
 ) -> Iterator[Mapped]:
-    """Yields the tensors of a Marian with what each holds of a model.
+    """Yields the tensors of a Marian and the variables that they are composed of.
 
     Args:
         model: The model.
         orders: The order of the tokens of each side.
-        checkpoint: The checkpoint, which may have the matrix of the logits in one of two ways.
-        norms: What scale and shift of its normalisation are called.
+        checkpoint: The checkpoint, whose output projection may be transposed.
+        norms: The names of scale and shift of its normalisations.
     """
     yield from _tables(model, orders, checkpoint)
     for half in SIDES.values():
@@ -257,7 +257,7 @@ def _block(name: str, block: Any, normalize_first: bool, norms: tuple[str, str])
         yield Mapped(f"{name}_rnn_W", (own.input_dense.kernel,))
         yield from _affine(f"{name}_rnn", "f", own.forget_dense)
     attentions = [] if recurrent else [("self", own)]
-    for part, attention in [*attentions, *(("context", each) for each in memory)]:
+    for part, attention in [*attentions, *(("context", layer) for layer in memory)]:
         for letter, layer in zip("qkvo", _maps(attention), strict=True):
             yield from _affine(f"{name}_{part}", letter, layer)
     for number, layer in enumerate((block.feed_forward.intermediate_dense, block.feed_forward.output_dense), start=1):
@@ -273,7 +273,7 @@ def _maps(attention: Any) -> tuple[Any, ...]:
 
 
 def _affine(name: str, suffix: str, layer: Any) -> Iterator[Mapped]:
-    """Yields matrix and bias of a map; matrices are inputs times outputs, as ours."""
+    """Yields matrix and bias of a dense layer; matrices are [inputs, outputs] as ours."""
     yield Mapped(f"{name}_W{suffix}", (layer.kernel,))
     yield Mapped(f"{name}_b{suffix}", (layer.bias,), OneRow(Columns()))
 

@@ -1,4 +1,4 @@
-"""MPNet (`mpnet`): BERT without segments, with biases for distances that all layers share."""
+"""MPNet (`mpnet`): BERT without segments, with relative position biases that all layers share."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -23,7 +23,7 @@ def _read(checkpoint: Checkpoint, size: int) -> tuple[WordPieceTokenizer, Arrang
 def _write(tokenizer: WordPieceTokenizer) -> tuple[dict[str, Any], Arrangement]:
     files, order = wordpiece_files(tokenizer, _NAMES, "MPNetTokenizer")
     around = {"type": "RobertaProcessing", "trim_offsets": True, "add_prefix_space": False}
-    files["tokenizer.json"]["post_processor"] |= around  # two ends between the texts of a pair
+    files["tokenizer.json"]["post_processor"] |= around  # puts two ends between the texts of a pair
     return files, order
 
 
@@ -54,15 +54,15 @@ MPNET = register_encoder(
 
 @register_family(
     "mpnet",
-    without_influence={"tie_word_embeddings": "of the head that fills in masked words"},
+    without_influence={"tie_word_embeddings": "belongs to the head of masked language modelling"},
 )
 def mpnet(checkpoint: Checkpoint) -> Imported:
     """Returns a checkpoint of MPNet; see `import_encoder`.
 
-    Learned positions are added to the embeddings, and scores get T5's biases besides.
+    Learned positions are added to the embeddings, and T5's biases to the scores.
 
     Raises:
-        InputError: If it differs from MPNet in what we do not have.
+        InputError: If it has options that our models do not support.
 
     Reference:
         Song et al. 2020, "MPNet", section 3, https://arxiv.org/abs/2004.09297

@@ -44,18 +44,17 @@ XLM_ROBERTA = register_encoder(
         write_tokenizer=xlm_roberta_files,
     )
 )
-_WITHOUT_INFLUENCE = {"tie_word_embeddings": "of the head that fills in masked words"}
+_WITHOUT_INFLUENCE = {"tie_word_embeddings": "belongs to the head of masked language modelling"}
 
 
 @register_family("roberta", without_influence=_WITHOUT_INFLUENCE)
 def roberta(checkpoint: Checkpoint) -> Imported:
     """Returns a checkpoint of RoBERTa; see `import_encoder`.
 
-    Its positions are numbered from behind the id of padding: the rows of the table before that are for padding alone,
-    which is not read here.
+    Its positions are numbered from the id after that of padding: the rows before it are for padding, and unused here.
 
     Raises:
-        InputError: If it differs from RoBERTa in what we do not have.
+        InputError: If it has options that our models do not support.
 
     Reference:
         Liu et al. 2019, "RoBERTa", section 3, https://arxiv.org/abs/1907.11692
@@ -65,10 +64,10 @@ def roberta(checkpoint: Checkpoint) -> Imported:
 
 @register_family("xlm-roberta", without_influence=_WITHOUT_INFLUENCE)
 def xlm_roberta(checkpoint: Checkpoint) -> Imported:
-    """Returns a checkpoint of XLM-RoBERTa, a RoBERTa that reads with SentencePiece; see `import_encoder`.
+    """Returns a checkpoint of XLM-RoBERTa, a RoBERTa with a SentencePiece tokenizer; see `import_encoder`.
 
     Raises:
-        InputError: If it differs from XLM-RoBERTa in what we do not have.
+        InputError: If it has options that our models do not support.
 
     Reference:
         Conneau et al. 2020, "Unsupervised Cross-lingual Representation Learning at Scale", section 3,

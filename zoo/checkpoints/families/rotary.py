@@ -7,8 +7,7 @@ from typing import Any
 from zoo.checkpoints.checkpoint import Checkpoint
 from zoo.errors import InputError
 
-# What each kind needs, beside the wavelength and the rotated fraction of a head: keys, and the one value that they may
-# have, or `None` for any number.
+# Of each `rope_type`: our `rope_scaling`, and its keys with the one value that each may have, `None` for any number.
 _KINDS: Mapping[str, tuple[str, Mapping[str, float | None]]] = {
     "default": ("none", {}),
     "linear": ("linear", {"factor": None}),
@@ -22,41 +21,60 @@ _KINDS: Mapping[str, tuple[str, Mapping[str, float | None]]] = {
         },
     ),
 }
-_OF_ALL = ("rope_type", "type", "rope_theta", "partial_rotary_factor")
+_COMMON = ("rope_type", "type", "rope_theta", "partial_rotary_factor")
 
 SCALING = ("rope_scaling", "rope_factor", "rope_original_length")
 """Our options of the scaling of rotary positions."""
 
 
 def rotary(checkpoint: Checkpoint, wavelength: float = 10000.0, fraction: float = 1.0) -> dict[str, Any]:
-    """Returns the options of rotary positions, which newer files keep in `rope_parameters`.
+    """Returns the options of rotary positions from `rope_parameters`, or from `rope_scaling` of older files.
 
     Args:
         checkpoint: The checkpoint.
-        wavelength: What `rope_theta` is where neither that nor `rope_parameters` says so.
-        fraction: What `partial_rotary_factor` is where `rope_parameters` does not say so.
+        wavelength: The default of `rope_theta`.
+        fraction: The default of `partial_rotary_factor`.
 
     Raises:
-        InputError: If they are scaled in a way that we do not have, or something that it needs is missing.
+        InputError: If both keys are set and differ, or for a scaling that is not supported or lacks a key.
     """
     described = {name: checkpoint.option(name) for name in ("rope_parameters", "rope_scaling")}
-    name = "rope_parameters" if described["rope_parameters"] else "rope_scaling"
-    parameters = described[name] or {}
-    where = f"{checkpoint.config_file}: {name}"
+    current, former = described.values()
+    if current and former and current != former:
+        raise InputError(
+            f"{checkpoint.config_file}: rope_parameters and rope_scaling differ. Leave one of them out. "
+            f"Received: rope_scaling={former!r}."
+        )
+    name = "rope_parameters" if current else "rope_scaling"
+    return rotary_options(f"{checkpoint.config_file}: {name}", described[name] or {}, wavelength, fraction)
+
+
+def rotary_options(where: str, parameters: Any, wavelength: float, fraction: float = 1.0) -> dict[str, Any]:
+    """Returns the options of rotary positions that are described like `rope_parameters`.
+
+    Args:
+        where: The file and the key, for the error.
+        parameters: The description.
+        wavelength: The default of `rope_theta`.
+        fraction: The default of `partial_rotary_factor`.
+
+    Raises:
+        InputError: For a scaling that is not supported or lacks a key.
+    """
     if not isinstance(parameters, dict):
         raise InputError(f"{where} must hold options by name. Received: {parameters!r}.")
     kind = str(parameters.get("rope_type", parameters.get("type", "default")))
     if kind not in _KINDS:
         raise InputError(f"{where} must be of the types {', '.join(_KINDS)}. Received: {kind!r}.")
-    ours, needed = _KINDS[kind]
-    # At its default a key has no influence: files that one kind was changed into another in keep some.
-    unknown = [key for key in parameters if key not in (*_OF_ALL, *needed) and parameters[key] is not None]
+    ours, keys = _KINDS[kind]
+    # A key without a value has no influence: files that were changed to another type may keep some.
+    unknown = [key for key in parameters if key not in (*_COMMON, *keys) and parameters[key] is not None]
     if unknown:
         raise InputError(
-            f"{where} of the type {kind} has {', '.join(needed) or 'no further keys'}. "
+            f"{where} of the type {kind} has {', '.join(keys) or 'no further keys'}. "
             f"Received: {unknown[0]}={parameters[unknown[0]]!r}."
         )
-    for key, only in needed.items():
+    for key, only in keys.items():
         value = parameters.get(key, only)
         if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value < math.inf:
             raise InputError(f"{where} of the type {kind} needs {key}, a positive number. Received: {value!r}.")
@@ -75,18 +93,18 @@ def rotary(checkpoint: Checkpoint, wavelength: float = 10000.0, fraction: float 
 
 
 def check_scaling(family: str, options: Mapping[str, Any]) -> None:
-    """Checks that a family has the scaling of one of our models.
+    """Checks that a family supports the scaling of one of our models.
 
     Raises:
-        InputError: If it has not.
+        InputError: If it does not.
     """
-    known = [ours for ours, _ in _KINDS.values()]
-    if options["rope_scaling"] not in known:
+    supported = [ours for ours, _ in _KINDS.values()]
+    if options["rope_scaling"] not in supported:
         received = f"rope_scaling={options['rope_scaling']!r}"
-        raise InputError(f"{family} has the rope_scaling {', '.join(known)} only. Received: {received}.")
+        raise InputError(f"{family} supports only the rope_scaling {', '.join(supported)}. Received: {received}.")
 
 
 def rope_parameters(options: Any) -> dict[str, Any]:
-    """Returns what `config.json` says of rotary positions of one of our models, given its options."""
+    """Returns `rope_parameters` of `config.json` for a model of ours with these options."""
     scaling = options.rope_parameters(options.max_length) or {"rope_type": "default"}
     return {**scaling, "rope_theta": options.max_wavelength}

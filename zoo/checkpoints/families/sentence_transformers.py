@@ -1,4 +1,4 @@
-"""The modules of a sentence encoder, as sentence-transformers writes them around a model."""
+"""Reads and writes the modules that sentence-transformers puts around a model."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,9 +7,9 @@ from zoo.checkpoints.checkpoint import Checkpoint
 from zoo.errors import InputError
 
 POOLINGS = {"pooling_mode_cls_token": "first", "pooling_mode_mean_tokens": "mean", "pooling_mode_max_tokens": "max"}
-"""Our poolings, by the names that they have in `1_Pooling/config.json`."""
+"""Our poolings by their keys in `1_Pooling/config.json`."""
 DENSE = "2_Dense"
-"""The folder of the map that may follow."""
+"""The folder of the projection that may follow."""
 _NAMED_POOLINGS = {"cls": "first", "mean": "mean", "max": "max"}
 _ACTIVATIONS = {"Tanh": "tanh", "Identity": "linear", "ReLU": "relu", "GELU": "gelu"}
 _ENCODER, _PROMPTS = "sentence_bert_config.json", "config_sentence_transformers.json"
@@ -29,33 +29,34 @@ _ONLY: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
     "Dense": {**_OF_VECTORS, "use_residual": (False,)},
     "Normalize": _OF_VECTORS,
 }
-"""The values that keys must have where they are there, by the file or the module."""
+"""The supported values of keys that may be missing, by the file or the module."""
 _FREE = {
     _ENCODER: ("max_seq_length", "unpad_inputs"),
     "Pooling": ("embedding_dimension", "word_embedding_dimension", "include_prompt"),  # there are no prompts
     "Dense": ("in_features", "out_features", "bias", "activation_function"),
     "Normalize": (),
 }
-"""Keys that are read, or without influence."""
+"""Keys that are read or have no influence, by the file or the module."""
 
 
 def read_modules(checkpoint: Checkpoint, dim: int, length: int) -> tuple[dict[str, Any], Checkpoint | None]:
-    """Returns the options that `modules.json` stands for, and the folder of its map, if it has one.
+    """Returns our options from `modules.json`, and the folder of its projection, if it has one.
 
     Without that file vectors are averaged.
 
     Args:
         checkpoint: The folder.
         dim: The size of the vectors of the model.
-        length: The most tokens that the model reads.
+        length: The largest number of tokens that the model reads.
 
     Raises:
-        InputError: If there are modules that we do not have.
+        InputError: If there are modules that are not supported.
     """
     options: dict[str, Any] = {"pooling": "mean", "normalize": False, "text_length": _text_length(checkpoint, length)}
     if not (checkpoint.path / "modules.json").is_file():
         return options, None
-    modules = [(each["type"].rpartition(".")[2], each.get("path", "")) for each in checkpoint.json("modules.json")]
+    described = checkpoint.json("modules.json")
+    modules = [(module["type"].rpartition(".")[2], module.get("path", "")) for module in described]
     kinds = [kind for kind, _ in modules]
     normalize = kinds[-1] == "Normalize"
     if kinds[:2] != ["Transformer", "Pooling"] or kinds[2:] not in (
@@ -93,54 +94,54 @@ def _pooling(checkpoint: Checkpoint, name: str) -> str:
     config = checkpoint.json(name)
     named = config.get("pooling_mode")
     modes = [named] if isinstance(named, str) else [key for key, on in config.items() if "mode" in key and on]
-    known = {**POOLINGS, **_NAMED_POOLINGS}
-    if len(modes) != 1 or modes[0] not in known:
+    poolings = {**POOLINGS, **_NAMED_POOLINGS}
+    if len(modes) != 1 or modes[0] not in poolings:
         raise InputError(
             f"{checkpoint.path / name}: pooling must be by one of the first token, the mean and the maximum. "
             f"Received: {', '.join(modes) or 'none'}."
         )
-    return known[modes[0]]
+    return poolings[modes[0]]
 
 
 def _text_length(checkpoint: Checkpoint, length: int) -> int:
-    """Returns how many tokens of a text are read; texts are not changed before that in what is imported."""
+    """Returns how many tokens of a text are read; raises InputError for prompts, which are not supported."""
     config = _check_keys(checkpoint, _ENCODER, _ENCODER)
     if (checkpoint.path / _PROMPTS).is_file() and checkpoint.json(_PROMPTS).get("default_prompt_name"):
         raise InputError(f"{checkpoint.path / _PROMPTS}: default_prompt_name must be null to be imported.")
     limit = config.get("max_seq_length") or min(length, _tokenizer_length(checkpoint) or length)
     if not 2 <= limit <= length:
         raise InputError(
-            f"{checkpoint.path / _ENCODER}: max_seq_length must be from 2 to {length}, the tokens that the model reads "
-            f"at most (max_position_embeddings). Received: {limit}."
+            f"{checkpoint.path / _ENCODER}: max_seq_length must be from 2 to {length}, the capacity of the model "
+            f"(max_position_embeddings). Received: {limit}."
         )
     return int(limit)
 
 
 def _check_keys(checkpoint: Checkpoint, name: str, kind: str) -> dict[str, Any]:
-    """Returns what a file says, nothing where it is missing; raises InputError for a key that is not known or read."""
+    """Returns the content of a file, which may be missing; raises InputError for a key that is not supported."""
     path = checkpoint.path / name
     config: dict[str, Any] = checkpoint.json(name) if path.is_file() else {}
     for key, value in config.items():
-        known = _ONLY[kind].get(key)
-        if known is not None and value not in known:
-            raise InputError(f"{path}: {key} must be {known[0]!r} to be imported. Received: {value!r}.")
-        if known is None and key not in _FREE[kind] and not (kind == "Pooling" and key.startswith("pooling_mode")):
-            raise InputError(f"{path}: {key} is not known to have no influence, and nothing here reads it.")
+        supported = _ONLY[kind].get(key)
+        if supported is not None and value not in supported:
+            raise InputError(f"{path}: {key} must be {supported[0]!r} to be imported. Received: {value!r}.")
+        if supported is None and key not in _FREE[kind] and not (kind == "Pooling" and key.startswith("pooling_mode")):
+            raise InputError(f"{path}: {key} is not supported. Received: {key}={value!r}.")
     return config
 
 
 def _tokenizer_length(checkpoint: Checkpoint) -> int:
-    """Returns how many tokens the tokenizer says that the model reads; 0 where it does not."""
+    """Returns `model_max_length` of the tokenizer, or 0 if it is missing."""
     name = "tokenizer_config.json"
     config = checkpoint.json(name) if (checkpoint.path / name).is_file() else {}
     return int(config.get("model_max_length") or 0)
 
 
 def written_modules(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the files that stand for the options of a sentence encoder, by name.
+    """Returns the files of the modules of a sentence encoder with these options, by name.
 
     Raises:
-        InputError: If there is no such pooling.
+        InputError: If sentence-transformers does not support the pooling.
     """
     dim, pooling = options["model_dim"], options["pooling"]
     if pooling not in POOLINGS.values():

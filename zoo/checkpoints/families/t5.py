@@ -1,4 +1,4 @@
-"""T5, mT5 and UMT5 (`t5`, `mt5`, `umt5`): pre-norm with RMS norm, biases for distances, dot products not scaled."""
+"""T5, mT5 and UMT5 (`t5`, `mt5`, `umt5`): pre-norm with RMS norm, relative position biases, unscaled dot products."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -37,7 +37,7 @@ from zoo.vocabulary import END, PAD, START
 
 _BUCKETS = 32
 _FIRST = 0
-"""What begins an answer of mT5 and UMT5 where nobody says, whatever padding is."""
+"""The default start token of the decoder of mT5 and UMT5, whatever padding is."""
 _LOGITS = "lm_head.weight"
 _TABLES = ("shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
 _FIXED: dict[str, Any] = {
@@ -52,18 +52,16 @@ _FIXED: dict[str, Any] = {
 
 @register_family("t5", "mt5", "umt5")
 def t5(checkpoint: Checkpoint) -> Imported:
-    """Returns a checkpoint of T5, version 1.1, mT5, UMT5 and MADLAD-400 included.
+    """Returns a checkpoint of T5 as one of our models, also of version 1.1, mT5, UMT5 and MADLAD-400.
 
-    UMT5 has biases for distances in every layer. MADLAD-400 keeps its embeddings with encoder and decoder.
-
-    T5 divides what its logits are made of by √D, version 1.1 and mT5 do not; here the last normalisation does. What
-    begins an answer is padding there, which is never written; here it is there twice.
+    UMT5 has position biases in every layer. MADLAD-400 stores its embeddings with encoder and decoder. T5 divides the
+    last vectors by √D, version 1.1 and mT5 do not; here the scale of the last normalisation includes that.
 
     Raises:
-        InputError: If it differs from these in what we do not have.
+        InputError: If it has options that our models do not support.
     """
-    kind_of_t5 = checkpoint.config["model_type"]
-    mt5 = kind_of_t5 != "t5"  # the defaults of UMT5 are the same
+    model_type = checkpoint.config["model_type"]
+    mt5 = model_type != "t5"  # the defaults of UMT5 are the same
     checkpoint.option("relative_attention_num_buckets", _BUCKETS, only=_BUCKETS)
     checkpoint.option("is_encoder_decoder", True, only=True)
     size, dim = checkpoint.option("vocab_size", 250112 if mt5 else 32128), checkpoint.option("d_model", 512)
@@ -90,7 +88,7 @@ def t5(checkpoint: Checkpoint) -> Imported:
         "gated": kind.startswith("gated-"),
         "epsilon": checkpoint.option("layer_norm_epsilon", 1e-6),
         "max_distance": checkpoint.option("relative_attention_max_distance", 128),
-        "share_positions": kind_of_t5 != "umt5",
+        "share_positions": model_type != "umt5",
         "tied_embeddings": "all" if _is_tied(checkpoint, (size, dim)) else "none",
         "dropout": checkpoint.option("dropout_rate", 0.1),
         "attention_dropout": checkpoint.option("dropout_rate", 0.1),
@@ -103,17 +101,17 @@ def t5(checkpoint: Checkpoint) -> Imported:
 
 
 def _is_tied(checkpoint: Checkpoint, shape: tuple[int, int]) -> bool:
-    """Returns whether embeddings and logits are of one table, which may be there twice."""
+    """Returns whether embeddings and output projection are equal; the file may contain both."""
     return not checkpoint.has(_LOGITS) or np.array_equal(
         checkpoint.read(_LOGITS, shape), checkpoint.read(_table(checkpoint, shape), shape)
     )
 
 
 def _table(checkpoint: Checkpoint, shape: tuple[int, int]) -> str:
-    """Returns the name of the embeddings, which may be there several times.
+    """Returns the name of the embeddings, of which the file may contain copies.
 
     Raises:
-        InputError: If they differ: software differs in which of them it takes.
+        InputError: If the copies differ: programs differ in which one they take.
     """
     first, *others = [name for name in _TABLES if checkpoint.has(name)] or [_TABLES[0]]
     for name in others:
@@ -124,7 +122,7 @@ def _table(checkpoint: Checkpoint, shape: tuple[int, int]) -> str:
     return first
 
 
-_SAME = {  # our options, by their names in config.json
+_SAME = {  # our options by their keys in config.json
     "num_layers": "num_layers",
     "num_heads": "num_heads",
     "d_model": "model_dim",
@@ -142,15 +140,15 @@ def to_t5(trained: Trained) -> Exported:
     """Returns a Transformer as a checkpoint of T5, version 1.1, whose logits are not scaled, or of UMT5.
 
     Raises:
-        InputError: If T5 has no such option or tokenizer.
+        InputError: If T5 does not support an option or the tokenizer.
     """
     model, options = trained.model, trained.options
     trained.check("T5", {*_SAME.values(), *_DROPOUTS, *_OTHERS, "share_positions", "tied_embeddings"}, **_FIXED)
     if options["tied_embeddings"] == "target":
-        raise InputError("T5 has tied_embeddings='all' or 'none' only. Received: tied_embeddings='target'.")
+        raise InputError("T5 supports only tied_embeddings='all' or 'none'. Received: tied_embeddings='target'.")
     activation, shared = activation_name("T5", options["activation"]), options.get("share_positions", True)
     if options["gated"] and activation == "gelu":
-        raise InputError("A T5 with gates has no exact GELU, but activation='gelu_tanh'. Received: activation='gelu'.")
+        raise InputError("A gated T5 supports activation='gelu_tanh', but no exact GELU. Received: activation='gelu'.")
     kind = f"gated-{activation.replace('gelu_new', 'gelu')}" if options["gated"] else activation
     table = model.target_embedding
     logits = [] if options["tied_embeddings"] == "all" else [np.asarray(table.reverse_embeddings).T]
@@ -166,7 +164,7 @@ def to_t5(trained: Trained) -> Exported:
         "feed_forward_proj": kind,
         "relative_attention_num_buckets": _BUCKETS,
         "relative_attention_max_distance": options["max_distance"] or 128,
-        "tie_word_embeddings": False,  # which older software reads: the logits are not scaled
+        "tie_word_embeddings": False,  # older software reads that the logits are not scaled from it
         "scale_decoder_outputs": False,
         "pad_token_id": pad,
         "eos_token_id": end,
@@ -181,7 +179,7 @@ def to_t5(trained: Trained) -> Exported:
 
 
 def _weights(checkpoint: Checkpoint, model: Any, order: Arrangement, size: int) -> Weights:
-    # Older files say so by another name, for reasons of history; mT5 ignores both.
+    # Older files have only the first key; mT5 ignores both.
     tied = checkpoint.option("tie_word_embeddings", True) is not False
     divides = checkpoint.option("scale_decoder_outputs", tied) and checkpoint.config["model_type"] != "mt5"
     factor = model.model_dim**-0.5 if divides else 1.0
@@ -195,11 +193,11 @@ def _weights(checkpoint: Checkpoint, model: Any, order: Arrangement, size: int) 
 def tensors(
     model: Any, order: Arrangement, size: int, factor: float = 1.0, table: str = _TABLES[0]
 ) -> Iterator[Mapped]:
-    """Yields the tensors of a T5 with what each holds of a model, to be read or written.
+    """Yields the tensors of a T5 and the variables that they are composed of.
 
     Args:
         model: The model.
-        order: The order of its tokens.
+        order: Our order of the tokens.
         size: The number of tokens in the checkpoint.
         factor: What its logits are multiplied by.
         table: The name of the embeddings.

@@ -86,7 +86,7 @@ class DifferentialAttention(MultiHeadAttention):
         """Returns the two queries or keys of each head side by side, [B, N, T, 2 p_k]."""
         inputs = inputs if self.positions is None else self.positions.encode(inputs, start_index)
         heads = project_heads(dense, inputs, self.key_dim)  # [B, 2N, T, p_k]
-        heads = heads if norm is None else norm(heads)
+        heads = self._normalize_heads(norm, heads)
         heads = heads if self.positions is None else rotate(heads, start_index)
         batch, _, length, size = ops.shape(heads)
         heads = ops.reshape(heads, (batch, self.num_heads, 2, length, size))

@@ -44,8 +44,8 @@ class MultiHeadLatentAttention(SharedMemoryAttention):
         latent_norm: Whether c and c' are normalised (RMS norm).
         use_bias: Whether the projections to c, c', the rotary key and the output have biases, and without c' the
             projection to the queries. Projections from c and c' have none.
-        **kwargs: Other options of `MultiHeadAttention`, except `score`, `share_score`, `query_dim` and `qk_norm`: the
-            scores are scaled dot products. `positions` are `RotaryPositions()` by default.
+        **kwargs: Other options of `MultiHeadAttention`, except `score`, `share_score`, `query_dim`, `qk_norm` and
+            `qk_norm_across_heads`: the scores are scaled dot products. `positions` are `RotaryPositions()` by default.
 
     Call arguments, masking and results: see `BaseAttention`; weights are [B, N, T, S]. If `key` is not `value`,
     only the rotary part depends on it. `head_kernels` has W_UKⁱ [N, C, p_k − R] and W_UVⁱ [N, C, p_v].
@@ -109,7 +109,9 @@ class MultiHeadLatentAttention(SharedMemoryAttention):
 
     def _check_options(self, options):
         name = type(self).__name__
-        for option, default in (("score", None), ("share_score", True), ("query_dim", None), ("qk_norm", False)):
+        defaults = {"score": None, "share_score": True, "query_dim": None}
+        defaults |= {"qk_norm": False, "qk_norm_across_heads": False}
+        for option, default in defaults.items():
             if options.pop(option, default) != default:
                 raise ValueError(f"{name} takes no `{option}`: all heads compare latent vectors by dot products.")
         positions = options.get("positions", RotaryPositions())
@@ -197,7 +199,7 @@ class MultiHeadLatentAttention(SharedMemoryAttention):
 
     def get_config(self):
         config = super().get_config()
-        for option in ("score", "share_score", "query_dim", "qk_norm"):
+        for option in ("score", "share_score", "query_dim", "qk_norm", "qk_norm_across_heads"):
             del config[option]
         return config
 

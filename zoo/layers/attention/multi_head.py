@@ -14,7 +14,7 @@ from zoo.layers.core.facts import IN_KERNEL, PAIRWISE, PLAIN, UNPLACED, keeps, o
 from zoo.layers.core.kernels import fused_attention, products
 from zoo.layers.core.masks import rank_4
 from zoo.layers.core.normalization import make_normalization
-from zoo.layers.core.projections import effective_kernel, is_plain, join_heads, project_heads, projection
+from zoo.layers.core.projections import effective_kernel, is_plain, join_heads, project_heads, projection, split_heads
 from zoo.layers.core.softmax import masked_softmax
 from zoo.layers.positions.base import Positions
 from zoo.layers.scores import get_score
@@ -51,6 +51,8 @@ class MultiHeadAttention(BaseAttention):
             `q / √(mean(q²) + ε) ⊙ γ_q`, `k / √(mean(k²) + ε) ⊙ γ_k`, ε = 10⁻⁶, which bounds their products. γ_q [p_q]
             and γ_k [p_k] are learned and shared by all heads. `score="cosine"` is the variant of Henry et al. 2020,
             with vectors of length 1 and a learned temperature. It costs p_q + p_k weights, O((T + S) · N · H).
+        qk_norm_across_heads: Whether `qk_norm` normalises all heads of a position together instead, with means over
+            N · p numbers and γ_q [N · p_q] and γ_k [N · p_k] (OLMo 2).
         logit_softcap: c, a positive number that bounds the scores, `c · tanh(score / c)`, or `None`. The cap applies to
             the score with Shaw's relative keys, before biases of positions, `attention_bias` and masks. It costs
             O(N · T · S), and fused kernels, which have no cap, are not used.
@@ -64,7 +66,8 @@ class MultiHeadAttention(BaseAttention):
     Raises:
         ValueError: If `positions` is not a `Positions` object, or `query_dim` differs from `key_dim` and the score or
             the positions require equal sizes (dot products, cosine; rotary positions and Shaw's), or there is an
-            `output_dim` without `output_projection`, or `logit_softcap` is not a positive number.
+            `output_dim` without `output_projection` or `qk_norm_across_heads` without `qk_norm`, or `logit_softcap` is
+            not a positive number.
 
     Example:
         >>> import numpy as np
@@ -78,7 +81,8 @@ class MultiHeadAttention(BaseAttention):
         Vaswani et al. 2017, "Attention Is All You Need", section 3.2.2, https://arxiv.org/abs/1706.03762;
         normalised queries and keys: Dehghani et al. 2023, "Scaling Vision Transformers to 22 Billion Parameters",
         section 2, https://arxiv.org/abs/2302.05442; Henry et al. 2020, "Query-Key Normalization for Transformers",
-        section 3, https://arxiv.org/abs/2010.04245; capped scores: Gemma Team 2024, "Gemma 2: Improving Open Language
+        section 3, https://arxiv.org/abs/2010.04245; of all heads together: OLMo Team 2025, "2 OLMo 2 Furious", section
+        3.1, https://arxiv.org/abs/2501.00656; capped scores: Gemma Team 2024, "Gemma 2: Improving Open Language
         Models at a Practical Size", section 2, https://arxiv.org/abs/2408.00118; Bello et al. 2016, "Neural
         Combinatorial Optimization with Reinforcement Learning", appendix A.2, https://arxiv.org/abs/1611.09940; gated
         output: Qiu et al. 2025, "Gated Attention for Large Language Models: Non-linearity, Sparsity, and
@@ -100,6 +104,7 @@ class MultiHeadAttention(BaseAttention):
         "qk_norm",
         "logit_softcap",
         "output_gate",
+        "qk_norm_across_heads",
     )
     has_heads = True
 
@@ -119,6 +124,7 @@ class MultiHeadAttention(BaseAttention):
         qk_norm=False,
         logit_softcap=None,
         output_gate=False,
+        qk_norm_across_heads=False,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -142,7 +148,10 @@ class MultiHeadAttention(BaseAttention):
         self.query_dense = self._dense(self.num_heads * self.query_dim, "query")
         self.key_dense = self._dense(self.memory_heads * self.key_dim, "key")
         self.value_dense = self._dense(self.memory_heads * self.value_dim, "value")
+        if qk_norm_across_heads and not qk_norm:
+            raise ValueError("`qk_norm_across_heads` needs `qk_norm`. Received: qk_norm=False.")
         self.qk_norm = qk_norm
+        self.qk_norm_across_heads = qk_norm_across_heads
         self.query_norm, self.key_norm = (
             (self._make_norm("query_norm"), self._make_norm("key_norm")) if qk_norm else (None, None)
         )
@@ -195,8 +204,9 @@ class MultiHeadAttention(BaseAttention):
             )
         self.build_projections(query_shape, value_shape, key_shape)
         if self.qk_norm:
-            self.query_norm.build((None, None, None, self.query_dim))
-            self.key_norm.build((None, None, None, self.key_dim))
+            across = self.qk_norm_across_heads
+            self.query_norm.build((None, None, None, self.query_dense.units if across else self.query_dim))
+            self.key_norm.build((None, None, None, self.key_dense.units if across else self.key_dim))
         if self.gate_dense is not None:
             self.gate_dense.build(query_shape)
         batch, length = query_shape[0], query_shape[1]
@@ -258,14 +268,20 @@ class MultiHeadAttention(BaseAttention):
     def _encoded(self, inputs, start_index):
         return inputs if self.positions is None else self.positions.encode(inputs, start_index)
 
+    def _normalize_heads(self, norm, heads):
+        """Returns heads [B, N, T, p] after `query_norm` or `key_norm`, which may be `None`."""
+        if norm is None or not self.qk_norm_across_heads:
+            return heads if norm is None else norm(heads)
+        return split_heads(norm(join_heads(None, heads, norm.scale.shape[0])), heads.shape[-1])
+
     def _place_query(self, heads, start_index):
         """Returns projected queries after normalisation and rotation."""
-        heads = heads if self.query_norm is None else self.query_norm(heads)
+        heads = self._normalize_heads(self.query_norm, heads)
         return heads if self.positions is None else self.positions.rotate_query(heads, start_index)
 
     def _place_key(self, key, start_index):
         """Returns projected keys after normalisation, rotation and the score's own projection."""
-        key = key if self.key_norm is None else self.key_norm(key)
+        key = self._normalize_heads(self.key_norm, key)
         key = key if self.positions is None else self.positions.rotate_key(key, start_index)
         return self.score.project_key(self.keys_to_compare(key))
 

@@ -77,14 +77,18 @@ class TransformerBlock(ReturnsMore, SavesOptions):
 
     def add_residual(self, index, inputs, outputs, training=None):
         """Returns the activations after sublayer number `index` from its inputs and outputs."""
+        summed = self.residual_sum(inputs, outputs, training)
+        return summed if self.normalize_first else self.norms[index](summed)
+
+    def residual_sum(self, inputs, outputs, training=None):
+        """Returns `inputs + dropout(outputs)`."""
         if sizes_differ(inputs.shape[-1], outputs.shape[-1]):
             raise ValueError(
                 "Each sublayer must return vectors of the size of its inputs, to which they are added; without an "
                 "output projection, num_heads · value_dim must be that size. "
                 f"Received: inputs of size {inputs.shape[-1]}, outputs of size {outputs.shape[-1]}."
             )
-        summed = inputs + self.dropout_layer(outputs, training=training)
-        return summed if self.normalize_first else self.norms[index](summed)
+        return inputs + self.dropout_layer(outputs, training=training)
 
     def self_attention_masks(self, mask, inputs, cache=None):
         """Returns the masks of queries [B, T] and of values [B, L] for self-attention, both `None` without a mask.

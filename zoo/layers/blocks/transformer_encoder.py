@@ -26,6 +26,8 @@ class TransformerEncoderBlock(TransformerBlock):
         sandwich_norm: Whether the output of each sublayer is normalised as well, `x + dropout(norm'(f(norm(x))))`, so
             that activations grow at most linearly with the depth. It doubles the weights of the normalisations.
             Requires `normalize_first`.
+        res_post_norm: Whether only the output of each sublayer is normalised, `x + dropout(norm(f(x)))`, in place of
+            post-norm.
 
     Call arguments:
         inputs: [B, T, D].
@@ -42,8 +44,8 @@ class TransformerEncoderBlock(TransformerBlock):
         [B, T, D]; with `return_attention_scores` the weights; the new cache, if any, comes last.
 
     Raises:
-        ValueError: If a sublayer is not a layer, `mask` does not cover the cache, or `parallel_residual` or
-            `sandwich_norm` is set without `normalize_first`.
+        ValueError: If a sublayer is not a layer, `mask` does not cover the cache, `parallel_residual` or
+            `sandwich_norm` is set without `normalize_first`, or `res_post_norm` with it.
 
     Example:
         >>> import numpy as np
@@ -56,10 +58,11 @@ class TransformerEncoderBlock(TransformerBlock):
         Vaswani et al. 2017, "Attention Is All You Need", section 3.1, https://arxiv.org/abs/1706.03762;
         Black et al. 2022, "GPT-NeoX-20B", section 2.1 (parallel), https://arxiv.org/abs/2204.06745;
         Ding et al. 2021, "CogView", section 2.4 (sandwich), https://arxiv.org/abs/2105.13290; Gemma Team 2024,
-        "Gemma 2: Improving Open Language Models at a Practical Size", section 2, https://arxiv.org/abs/2408.00118
+        "Gemma 2: Improving Open Language Models at a Practical Size", section 2, https://arxiv.org/abs/2408.00118;
+        Liu et al. 2022, "Swin Transformer V2", section 3.2 (res-post-norm), https://arxiv.org/abs/2111.09883
     """
 
-    saved_options = ("attention", "feed_forward", "parallel_residual", "sandwich_norm")
+    saved_options = ("attention", "feed_forward", "parallel_residual", "sandwich_norm", "res_post_norm")
 
     def __init__(
         self,
@@ -72,15 +75,19 @@ class TransformerEncoderBlock(TransformerBlock):
         normalization="layer_norm",
         parallel_residual=False,
         sandwich_norm=False,
+        res_post_norm=False,
         **kwargs,
     ):
         for name, option in (("parallel_residual", parallel_residual), ("sandwich_norm", sandwich_norm)):
             if option and not normalize_first:
                 raise ValueError(f"`{name}` requires `normalize_first`. Received: {name}=True, normalize_first=False.")
+        if res_post_norm and normalize_first:
+            raise ValueError("`res_post_norm` is in place of `normalize_first`. Received: both are True.")
         sublayers = {"attention": attention, "feed_forward": feed_forward}
         super().__init__(sublayers, normalize_first, dropout, epsilon, seed, normalization, **kwargs)
         self.parallel_residual = parallel_residual
         self.sandwich_norm = sandwich_norm
+        self.res_post_norm = res_post_norm
         self.output_norms = [
             make_normalization(normalization, epsilon=epsilon, dtype=self.dtype_policy, name=f"{name}_output_norm")
             for name in (sublayers if sandwich_norm else ())
@@ -94,6 +101,8 @@ class TransformerEncoderBlock(TransformerBlock):
             norm.build(inputs_shape)
 
     def add_residual(self, index, inputs, outputs, training=None):
+        if self.res_post_norm:
+            return self.residual_sum(inputs, self.norms[index](outputs), training)
         outputs = self.output_norms[index](outputs) if self.sandwich_norm else outputs
         return super().add_residual(index, inputs, outputs, training)
 

@@ -6,6 +6,7 @@ from typing import Any
 from zoo.errors import InputError
 from zoo.models.shared.attention_options import CAUSAL_SELF_ATTENTIONS, SELF_ATTENTIONS
 from zoo.models.shared.options import LanguageModelOptions
+from zoo.models.shared.position_options import ROTARY_POSITIONS
 from zoo.models.shared.transformer_options import Stack, TransformerOptions
 from zoo.options import choice, count, flag, number, rate, size, text
 from zoo.registry import ModelSpec, Paper, register_model
@@ -36,6 +37,14 @@ class CausalLMOptions(TransformerOptions, LanguageModelOptions):
         "Whether the result of each part of a block is normalised as well before it is added, as in Gemma 2; requires "
         "`normalize_first`.",
     )
+    res_post_norm: bool = flag(
+        False,
+        "Whether blocks normalise only the result of each part before it is added, as in OLMo 2; without "
+        "`normalize_first`.",
+    )
+    qk_norm_across_heads: bool = flag(
+        False, "Whether `qk_norm` normalises all heads of a position together, as in OLMo 2, instead of each head."
+    )
     output_softcap: float = number(
         0.0, "c, the limit of all logits, as in Gemma 2: c · tanh(logit / c); 0 for no limit.", minimum=0
     )
@@ -43,6 +52,15 @@ class CausalLMOptions(TransformerOptions, LanguageModelOptions):
         0,
         "n: each n-th block attends to all positions in spite of `visibility`, as every second block of Gemma 2; 0: "
         "none does.",
+    )
+    no_positions_every: int = count(
+        0, "n: each n-th block has no positions in its attention, as every fourth block of SmolLM3; 0: none does."
+    )
+    window_wavelength: float = number(
+        0.0,
+        "w of rotary positions, without `rope_scaling`, in blocks with a `visibility`, as in Gemma 3; 0: "
+        "`max_wavelength` and `rope_scaling` apply to all blocks.",
+        minimum=0,
     )
     self_attention: str = choice(
         "full",
@@ -67,6 +85,10 @@ class CausalLMOptions(TransformerOptions, LanguageModelOptions):
             full_attention_every=self.full_attention_every,
             parallel_residual=self.parallel_residual,
             sandwich_norm=self.sandwich_norm,
+            res_post_norm=self.res_post_norm,
+            qk_norm_across_heads=self.qk_norm_across_heads,
+            no_positions_every=self.no_positions_every,
+            window_wavelength=self.window_wavelength,
         )
         return {"": stack}
 
@@ -81,6 +103,19 @@ class CausalLMOptions(TransformerOptions, LanguageModelOptions):
         for name in ("parallel_residual", "sandwich_norm"):
             if getattr(self, name) and not self.normalize_first:
                 raise InputError(f"`{name}` requires `normalize_first`. Received: {name}=true, normalize_first=false.")
+        if self.res_post_norm and self.normalize_first:
+            raise InputError("`res_post_norm` requires normalize_first=false. Received: normalize_first=true.")
+        if self.qk_norm_across_heads and not self.qk_norm:
+            raise InputError("`qk_norm_across_heads` requires `qk_norm`. Received: qk_norm=false.")
+        if self.window_wavelength and (self.positions not in ROTARY_POSITIONS or self.visibility == "full"):
+            raise InputError(
+                f"`window_wavelength` requires positions={' or '.join(ROTARY_POSITIONS)} and a `visibility` such as "
+                f"window. Received: positions={self.positions!r}, visibility={self.visibility!r}."
+            )
+        if 0 < self.window_wavelength <= 1:
+            raise InputError(
+                f"`window_wavelength` must be above 1, or 0. Received: window_wavelength={self.window_wavelength}."
+            )
         if self.full_attention_every and self.visibility == "full":
             raise InputError(
                 "`full_attention_every` requires a `visibility` such as window. "

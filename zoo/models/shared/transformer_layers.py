@@ -55,6 +55,7 @@ class TransformerLayers:
                 self.self_attention("attention", positions, index, causal),
                 parallel_residual=self.stack.parallel_residual,
                 sandwich_norm=self.stack.sandwich_norm,
+                res_post_norm=self.stack.res_post_norm,
                 **self._block_arguments(f"{name}_{index}"),
             )
             for index, positions in enumerate(self.attention_positions(causal))
@@ -77,8 +78,8 @@ class TransformerLayers:
         return make_normalization(kind, epsilon=self.options.epsilon, dtype=self.dtype, name=name)
 
     def final_norm(self, name):
-        """Returns the normalisation after pre-norm blocks; post-norm blocks end with their own: `None`."""
-        return self.norm(name) if self.options.normalize_first else None
+        """Returns the normalisation after a stack of blocks, `None` for post-norm blocks, which end with their own."""
+        return self.norm(name) if self.options.normalize_first or self.stack.res_post_norm else None
 
     def attention_positions(self, causal):
         """Returns the positions of each self-attention of the stack, `num_layers` objects or `None`.
@@ -87,15 +88,21 @@ class TransformerLayers:
         """
         if self.options.positions in T5_POSITIONS and self.options.share_positions:
             return [self._positions(causal)] * self.stack.num_layers
-        return [self._positions(causal) for _ in range(self.stack.num_layers)]
+        skipped = self.stack.no_positions_every
+        return [
+            None if skipped and (block + 1) % skipped == 0 else self._positions(causal, block)
+            for block in range(self.stack.num_layers)
+        ]
 
-    def _positions(self, causal):
+    def _positions(self, causal, block=0):
         options, kind = self.options, self.options.positions
         arguments = {"dtype": self.dtype, "name": "positions"}
         distance = options.max_distance or MAX_DISTANCES.get(kind)
         if kind in ROTARY_POSITIONS:
-            arguments |= {"max_wavelength": options.max_wavelength, "fraction": options.rotary_fraction}
-            arguments["scaling"] = options.rope_parameters(self.max_length)
+            wavelength = self.stack.window_wavelength if self._has_visibility(block) else 0.0
+            scaling = None if wavelength else options.rope_parameters(self.max_length)
+            arguments |= {"max_wavelength": wavelength or options.max_wavelength, "scaling": scaling}
+            arguments["fraction"] = options.rotary_fraction
             # The decay of xpos is one-sided: in an encoder, it would favour the keys after the query.
             return (layers.XPosPositions if kind == "xpos" and causal else layers.RotaryPositions)(**arguments)
         if kind == "alibi" and causal:
@@ -125,6 +132,7 @@ class TransformerLayers:
             "output_projection": self.options.output_projection,
             "positions": positions,
             "qk_norm": self.options.qk_norm,
+            "qk_norm_across_heads": self.stack.qk_norm_across_heads,
             "output_gate": self.options.output_gate,
             "use_bias": self.options.use_bias,
             "dtype": self.dtype,
@@ -141,10 +149,15 @@ class TransformerLayers:
             "dropout": self.options.attention_dropout,
         }
 
+    def _has_visibility(self, block):
+        """Returns whether the `visibility` restricts a block, counted from 0."""
+        every = self.stack.full_attention_every
+        return self.stack.visibility != "full" and not (every and (block + 1) % every == 0)
+
     def _visibility_rule(self, block, causal):
         """Returns the rule for the mask of a block's self-attention, or `None` without one."""
-        options, visibility, every = self.options, self.stack.visibility, self.stack.full_attention_every
-        if visibility == "full" or (every and (block + 1) % every == 0):
+        options, visibility = self.options, self.stack.visibility
+        if not self._has_visibility(block):
             return None
         if visibility == "dilated":
             return layers.Dilated(options.window, options.dilation)

@@ -64,6 +64,10 @@ class Stack(NamedTuple):
         full_attention_every: n: each n-th block ignores `visibility`; 0: none does.
         parallel_residual: See `TransformerEncoderBlock`.
         sandwich_norm: See `TransformerEncoderBlock`.
+        res_post_norm: See `TransformerEncoderBlock`.
+        qk_norm_across_heads: Whether `qk_norm` normalises all heads of a position together.
+        no_positions_every: n: each n-th block has no positions in its attention; 0: none does.
+        window_wavelength: w of rotary positions in blocks with a `visibility`; 0: `max_wavelength`.
     """
 
     num_layers: int
@@ -72,6 +76,10 @@ class Stack(NamedTuple):
     full_attention_every: int = 0
     parallel_residual: bool = False
     sandwich_norm: bool = False
+    res_post_norm: bool = False
+    qk_norm_across_heads: bool = False
+    no_positions_every: int = 0
+    window_wavelength: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)

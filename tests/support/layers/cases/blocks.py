@@ -109,6 +109,15 @@ CASES = [
         **_ENCODER,
     ),
     Case(
+        "res_post_norm_encoder_block",
+        layers.TransformerEncoderBlock,
+        lambda policy: _encoder(_multi_head(policy), policy, res_post_norm=True, **DROPOUT),
+        weights=(2, 7, 3, 3),
+        parameters=3 * 12 * 133 + 134 * 11 + 12 * 31 + 32 * 11 + 2 * 22,
+        flat=FLAT,
+        **_ENCODER,
+    ),
+    Case(
         "post_norm_single_head_encoder_block",
         layers.TransformerEncoderBlock,
         lambda policy: _encoder(layers.AdditiveAttention(31, dtype=policy), policy),

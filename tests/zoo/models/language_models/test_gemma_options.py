@@ -1,4 +1,4 @@
-"""What Gemma 2 brought to language models: limits of logits, and windows in all but each n-th block."""
+"""Options of Gemma 2 and 3, OLMo 2 and SmolLM3: soft caps, and windows, positions and norms by block."""
 
 import numpy as np
 
@@ -32,3 +32,18 @@ def test_each_nth_block_attends_to_everything():
     assert [block.attention.reach for block in model.blocks] == [3, 3, None]
     assert model.options == type(model).from_config(model.get_config()).options
     assert np.abs(logits(model) - logits(made(num_layers=3, num_key_value_heads=1))).max() > 0.1
+
+
+def test_positions_differ_by_block():
+    model = made(num_layers=4, no_positions_every=3)
+    assert [block.attention.positions is None for block in model.blocks] == [False, False, True, False]
+    options = {"visibility": "window", "window": 3, "full_attention_every": 3, "rope_scaling": "linear"}
+    model = made(num_layers=4, max_wavelength=1e6, window_wavelength=100.0, rope_factor=8.0, **options)
+    positions = [block.attention.positions for block in model.blocks]
+    assert [each.max_wavelength for each in positions] == [100.0, 100.0, 1e6, 100.0]
+    assert [each.scaling is None for each in positions] == [True, True, False, True]
+
+
+def test_blocks_that_normalise_what_their_parts_return_end_with_a_norm():
+    model = made(normalize_first=False, res_post_norm=True, qk_norm_across_heads=True)
+    assert model.final_norm is not None and model.blocks[0].attention.query_norm.scale.shape == (12,)
