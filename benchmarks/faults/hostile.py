@@ -15,7 +15,7 @@ from hypothesis import strategies
 
 from benchmarks.faults.case import Attempt, Stage
 from benchmarks.faults.served import SECONDS, TEXT, Attacked, attacked, classifier
-from benchmarks.serving.questions import METHOD, MODEL
+from benchmarks.serving.protocol import METHOD, MODEL
 from benchmarks.serving.server import HOST
 from export.wire.protos import classification_pb2, predict_pb2, tensor_pb2
 from export.wire.tensors import to_array, to_proto

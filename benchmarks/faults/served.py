@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks.faults.case import Stage
 from benchmarks.faults.training import finished
-from benchmarks.serving.questions import MODEL
+from benchmarks.serving.protocol import MODEL
 from benchmarks.serving.server import HOST, OPTIONS, Server
 from export.wire.protos import predict_pb2
 from export.wire.tensors import to_proto

@@ -22,7 +22,7 @@ from benchmarks.faults.served import SECONDS, Attacked, attacked, scale_request,
 from benchmarks.faults.training import finished, is_one_line
 from benchmarks.process import ROOT
 from benchmarks.serving.connections import call, greet
-from benchmarks.serving.questions import METHOD
+from benchmarks.serving.protocol import METHOD
 from benchmarks.serving.server import HOST, publish, wait_until
 from export.wire.protos import get_model_status_pb2, predict_pb2
 from export.wire.tensors import to_array
