@@ -1,4 +1,4 @@
-"""Runs all measurements and the conformance checks: `make bench`. Finished parts are loaded, and not measured again.
+"""Runs all measurements and the conformance checks: `make bench`. Parts that were finished before are loaded.
 
 `python -m benchmarks [--data SPEC] [--workdir DIR --text FILE] [--output FILE] [--fresh]`
 """
@@ -17,11 +17,11 @@ from benchmarks import attention, decoding, growth, training
 from benchmarks.process import ROOT
 from benchmarks.store import load_or_measure
 
-NO_INPUTS = "Not yet measured: it needs `--workdir`, a trained `transformer_tiny`, and `--text`, source sentences."
+NO_INPUTS = "Not yet measured: pass `--workdir`, a trained `transformer_tiny`, and `--text`, source sentences."
 
 
 def load_or_run(name: str, module: str, arguments: list[str], fresh: bool) -> str:
-    """Returns what a command printed when it was run with these arguments, and stores it under a name."""
+    """Runs a command with these arguments and stores its output under a name, unless it is stored; returns it."""
     command = [sys.executable, "-m", module, *arguments]
 
     def run() -> str:
@@ -31,7 +31,7 @@ def load_or_run(name: str, module: str, arguments: list[str], fresh: bool) -> st
 
 
 def printed_by(main: Callable[[list[str]], int], fresh: bool, arguments: Sequence[str] = ()) -> str:
-    """Returns what a command prints that stores its results by itself."""
+    """Returns the output of a command that stores its results itself."""
     text = io.StringIO()
     with contextlib.redirect_stdout(text):
         main([*arguments, *(["--fresh"] if fresh else [])])
@@ -39,7 +39,7 @@ def printed_by(main: Callable[[list[str]], int], fresh: bool, arguments: Sequenc
 
 
 def subjects(options: argparse.Namespace) -> dict[str, Callable[[], str]]:
-    """Returns what measures each subject, by its heading."""
+    """Returns a function that measures each subject, by its heading."""
     fresh, data = options.fresh, ["--data", options.data] if options.data else []
 
     def trained(name: str, *more: str) -> str:
@@ -63,10 +63,10 @@ def main(arguments=None) -> int:
     """Runs the command; returns its exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--data", metavar="SPEC", help="parallel text, text:DIR:SRC-TGT, for the epoch and a test set")
-    parser.add_argument("--workdir", help="a trained transformer_tiny, for the part about decoding")
-    parser.add_argument("--text", help="source sentences, one a line, for the same")
+    parser.add_argument("--workdir", help="a trained transformer_tiny, for decoding")
+    parser.add_argument("--text", help="source sentences, one a line, for decoding")
     parser.add_argument("--output", type=Path, help="file to write everything into as well")
-    parser.add_argument("--fresh", action="store_true", help="measure again what runs/bench holds")
+    parser.add_argument("--fresh", action="store_true", help="measure again what runs/bench contains")
     options = parser.parse_args(arguments)
     if bool(options.workdir) != bool(options.text):
         parser.error("--workdir and --text go together.")

@@ -1,4 +1,4 @@
-"""What is measured against what, as data: contestants, the work that they share, and the targets of this zoo."""
+"""Cases as data: contestants, their common work, and the targets of this library."""
 
 import dataclasses
 import fnmatch
@@ -15,16 +15,15 @@ ZOO = "zoo"
 
 @dataclass(frozen=True)
 class Contestant:
-    """One of those that are compared."""
+    """A library, a layer or a model that is compared with others."""
 
-    name: str  # what it is; the names of this zoo's contestants begin with `ZOO`
+    name: str  # the names of this library's contestants begin with `ZOO`
     adapter: str  # the function that runs it, `MODULE:FUNCTION`; see `benchmarks.worker`
-    work: Mapping[str, Any] = field(default_factory=dict)  # what its task has besides the case's
-    environment: str = ""  # one of `benchmarks.environments.REQUIREMENTS`; empty for the one of this process
+    work: Mapping[str, Any] = field(default_factory=dict)  # its part of the task, added to that of the case
+    environment: str = ""  # one of `benchmarks.environments.REQUIREMENTS`; empty for that of this process
     group: str = ""  # contestants of one group take turns with one another: a precision, or a kind of search
-    note: str = ""  # what it does differently, for a fair reading
-    # what its process has in its environment besides that of this one
-    variables: Mapping[str, str] = field(default_factory=dict)
+    note: str = ""  # how its work differs from that of others
+    variables: Mapping[str, str] = field(default_factory=dict)  # additional environment variables of its process
 
     @property
     def label(self) -> str:
@@ -32,31 +31,31 @@ class Contestant:
         return f"{self.name}, {self.group}" if self.group else self.name
 
     def command(self, task: Mapping[str, Any]) -> list[str]:
-        """Returns the program and its arguments; makes a missing environment, or raises `Failed`."""
+        """Returns the program and its arguments; creates a missing environment, or raises `Failed`."""
         python = python_of(self.environment) if self.environment else sys.executable
         return [python, "-m", "benchmarks.worker", json.dumps({**task, "adapter": self.adapter})]
 
 
 @dataclass(frozen=True)
 class Target:
-    """A number to reach: what the best of some contestants measured beside the best of others."""
+    """A goal for the best of some contestants, relative to the best of their peers."""
 
-    what: str  # what is compared, for the reader
-    contestants: tuple[str, ...]  # patterns of the labels of ours that count
-    peers: tuple[str, ...] = ()  # patterns of the labels of those that they are compared with
-    bound: float | None = None  # what to reach; `None` if the number is only reported
-    # "speed", "processor" and "memory" (how many times faster, by the clock or by processor time, or less, than the
-    # peers), "bytes" (extra memory alone), "time slope" and "memory slope" (of the logarithm against that of the
-    # length, from the peer to ours)
+    what: str  # a description
+    contestants: tuple[str, ...]  # patterns of the labels of ours
+    peers: tuple[str, ...] = ()  # patterns of the labels of peers
+    bound: float | None = None  # the number to reach; `None` if it is only reported
+    # "speed", "processor" and "memory": how many times faster than the peers, by the clock or by processor time, or how
+    # many times less memory; "bytes": extra memory; "time slope" and "memory slope": of the logarithm against that of
+    # the length, from the peer to ours
     kind: str = "speed"
-    without: tuple[str, ...] = ()  # patterns of labels that are no peers
+    without: tuple[str, ...] = ()  # patterns of labels that are not peers
 
     def is_contestant(self, label: str) -> bool:
-        """Tells whether a contestant is one of ours that count."""
+        """Returns whether a contestant is one of ours."""
         return _matches(label, self.contestants)
 
     def is_peer(self, label: str) -> bool:
-        """Tells whether a contestant is one that ours are compared with."""
+        """Returns whether a contestant is a peer."""
         return _matches(label, self.peers) and not _matches(label, self.without)
 
 
@@ -71,12 +70,12 @@ class Case:
     name: str  # for the command line
     title: str
     contestants: tuple[Contestant, ...]  # ours first
-    targets: tuple[Target, ...] = ()  # what ours should reach
-    work: Mapping[str, Any] = field(default_factory=dict)  # sizes and the like, which all contestants are passed
-    tiny: Mapping[str, Any] = field(default_factory=dict)  # what replaces these sizes to see that everything runs
+    targets: tuple[Target, ...] = ()
+    work: Mapping[str, Any] = field(default_factory=dict)  # the common part of the task, such as sizes
+    tiny: Mapping[str, Any] = field(default_factory=dict)  # tiny sizes, to test that everything runs
     turn: str = "step"
-    warm_up: int = 2  # turns before those that count
-    compare_fastest: bool = False  # whether each contestant takes turns once more in the group in which it was fastest
+    warm_up: int = 2  # turns before those that are measured
+    compare_fastest: bool = False  # whether contestants also take turns across groups, each in its fastest one
 
     @property
     def groups(self) -> list[str]:
@@ -87,15 +86,11 @@ class Case:
         """Returns a contestant by its label."""
         return {contestant.label: contestant for contestant in self.contestants}[label]
 
-    def among(self, beginnings: Sequence[str]) -> "Case":
-        """Returns the case with those contestants whose labels begin so; with all if there is no beginning."""
-        chosen = [
-            contestant
-            for contestant in self.contestants
-            if not beginnings or contestant.label.startswith(tuple(beginnings))
-        ]
-        return dataclasses.replace(self, contestants=tuple(chosen))
+    def among(self, prefixes: Sequence[str]) -> "Case":
+        """Returns the case with the contestants whose labels have one of the prefixes, or with all without prefixes."""
+        prefixes = tuple(prefixes) or ("",)
+        return dataclasses.replace(self, contestants=tuple(c for c in self.contestants if c.label.startswith(prefixes)))
 
     def task(self, contestant: Contestant, threads: int = 0, tiny: bool = False) -> dict[str, Any]:
-        """Returns what is passed to a contestant; 0 threads leave the number to its library."""
+        """Returns the task of a contestant; with 0 threads its library chooses their number."""
         return {**self.work, **(self.tiny if tiny else {}), "threads": threads, **contestant.work}

@@ -1,11 +1,11 @@
-"""Measures how fast imported checkpoints answer as a SavedModel, beside `transformers` and CTranslate2.
+"""Measures the speed of imported checkpoints as SavedModels, beside `transformers` and CTranslate2.
 
 `python -m benchmarks.checkpoints --pretrained DIR [--case NAME …] [--contestant NAME …] [--rounds N] [--tiny]`
 
-Checkpoints have the sizes of public ones, tokenizers that are real, of the folder DIR, and random weights that never
-say the end, so that all take the same number of steps. `translation` is OPUS-MT's 6 + 6 layers, `embedding` MiniLM's
-vectors of 1,000 sentences, `generation` GPT-2's 124 million weights. The packages `transformers`, `torch` and
-`ctranslate2` are those beside this one; who lacks its package does not take part.
+Checkpoints have the sizes of public ones, real tokenizers from the folder DIR, and random weights that never generate
+the end, so that all take the same number of steps. `translation` is OPUS-MT's 6 + 6 layers, `embedding` MiniLM's
+vectors of 1,000 sentences, `generation` GPT-2's 124 million weights. `transformers`, `torch` and `ctranslate2` run in
+this environment; a contestant whose package is missing does not take part.
 """
 
 import dataclasses
@@ -109,7 +109,7 @@ CASES = {
 
 
 def write_marian(pretrained: Path, folder: Path, tiny: bool) -> None:
-    """Writes an OPUS-MT checkpoint with random weights, whose end has no probability."""
+    """Writes an OPUS-MT checkpoint with random weights, whose end is never generated."""
     from transformers import MarianConfig, MarianMTModel
 
     from benchmarks.parity.vocabularies import copy_tokenizer
@@ -132,7 +132,7 @@ def write_minilm(pretrained: Path, folder: Path, tiny: bool) -> None:
 
 
 def write_gpt2(pretrained: Path, folder: Path, tiny: bool) -> None:
-    """Writes a GPT-2 with random weights, whose end never is the most probable token."""
+    """Writes a GPT-2 with random weights, whose end is never the most probable token."""
     import torch
     from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -145,7 +145,7 @@ def write_gpt2(pretrained: Path, folder: Path, tiny: bool) -> None:
     sizes = {"n_embd": 24, "n_layer": 1} if tiny else {}
     model = GPT2LMHeadModel(GPT2Config(bos_token_id=end, eos_token_id=end, **sizes))
     with torch.no_grad():
-        model.transformer.wte.weight[end] = 0.0  # of 50,257 logits half are above that
+        model.transformer.wte.weight[end] = 0.0  # about half of the 50,257 logits are positive
     model.save_pretrained(folder)
 
 
@@ -157,7 +157,7 @@ WRITERS: dict[str, Callable[[Path, Path, bool], None]] = {
 
 
 def random_texts(run: Any, count: int) -> list[str]:
-    """Returns texts of words that are a token each in the vocabulary of a run."""
+    """Returns texts of words of one token each in the vocabulary of a run."""
     tokenizer = run.tokenizers[0]
     pieces = [piece.lstrip("▁Ġ ") for piece in tokenizer.piece_table()]
     words = sorted({piece for piece in pieces if len(piece) > 3 and piece.isascii() and piece.isalpha()})
@@ -169,7 +169,7 @@ def random_texts(run: Any, count: int) -> list[str]:
 
 
 def measure_checkpoint(case: Case, pretrained: str, rounds: int, threads: int, tiny: bool) -> Result:
-    """Returns the measurements of a case, for which its checkpoint is written, imported and exported."""
+    """Returns the measurements of a case, after writing, importing and exporting its checkpoint."""
     import zoo
     from export.saved_model import export_saved_model
     from training.importing.workdir import import_checkpoint
@@ -209,7 +209,7 @@ def section(case: Case, measurements: Result) -> str:
     columns = (
         *columns_of_times(""),
         column_of_ratios(case, measurements),
-        Column("how", lambda contestant, _: contestant.note, is_measured=False),
+        Column.of("note", "how"),
     )
     return case_section(case, measurements, columns, "zoo against")
 
@@ -230,8 +230,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "rounds": options.rounds,
             "threads": options.threads,
         }
-        found = load_or_measure_case("checkpoints", case, options, measure_checkpoint, options.contestant, **settings)
-        report.add(section(case, found))
+        result = load_or_measure_case("checkpoints", case, options, measure_checkpoint, options.contestant, **settings)
+        report.add(section(case, result))
     return report.end()
 
 

@@ -1,4 +1,4 @@
-"""The command line that the measurements share, and how a finished case is found again."""
+"""The common command line of the measurements, and the storage of finished cases."""
 
 import argparse
 import dataclasses
@@ -14,11 +14,11 @@ from benchmarks.measure import Result, is_complete, measure
 from benchmarks.store import load_or_measure
 
 TURNS = "turns that each time is the median of"
-TINY = "**Tiny sizes: these numbers say only that it runs.**"
+TINY = "**Tiny sizes: these numbers only show that it runs.**"
 
 
 class MeasurementParser(argparse.ArgumentParser):
-    """A parser of a command that measures, which refuses to measure no times; `unit` is what `--rounds` counts."""
+    """The parser of a measurement; `unit` describes what `--rounds` counts."""
 
     def __init__(self, prog: str, description: str | None, rounds: int, unit: str = TURNS):
         super().__init__(prog=prog, description=description)
@@ -26,22 +26,28 @@ class MeasurementParser(argparse.ArgumentParser):
         self.add_count("rounds", rounds, unit)
 
     def add_count(self, name: str, default: int, text: str) -> None:
-        """Adds an option that is a positive integer; `--help` adds the default to the text."""
+        """Adds an option that is a positive integer; its help is `text` and the default."""
         self._counts.append(name)
         self.add_argument(f"--{name}", type=int, default=default, help=f"{text} ({default:,})")
 
     def add_cases(self, names: Iterable[str], option: str = "case") -> None:
-        """Adds the options that say which cases are measured, how large, and whether those again that are finished."""
+        """Adds the options that choose cases, tiny sizes, a fresh measurement and a file."""
         text = f"a {option}, more than once for several (all)"
         self.add_argument(f"--{option}", action="append", choices=list(names), help=text)
-        self.add_argument("--fresh", action="store_true", help="measure again what runs/bench holds")
-        self.add_argument("--tiny", action="store_true", help="tiny sizes, to see that everything runs")
+        self.add_argument("--fresh", action="store_true", help="measure again what runs/bench contains")
+        self.add_tiny()
+        self.add_output()
+
+    def add_tiny(self) -> None:
+        self.add_argument("--tiny", action="store_true", help="tiny sizes, to test that everything runs")
+
+    def add_output(self) -> None:
         self.add_argument("--output", type=Path, help="file to write the tables into as well")
 
     def add_contestants(self, threads: int | None = None) -> None:
-        """Adds the options that say who takes part, with how many threads; by default as many as there are cores."""
+        """Adds the options that choose contestants and the number of their threads, by default that of all cores."""
         threads = threads or len(os.sched_getaffinity(0))
-        self.add_argument("--contestant", action="append", default=[], help="how its name begins, such as zoo (all)")
+        self.add_argument("--contestant", action="append", default=[], help="prefix of a name, such as zoo (all)")
         self.add_count("threads", threads, "of each contestant")
 
     def parse_args(self, args: Sequence[str] | None = None, namespace=None):  # type: ignore[override]
@@ -61,7 +67,7 @@ class Report:
         self._sections: list[str] = []
 
     def begin(self, method: str) -> None:
-        """Prints what the sections have in common."""
+        """Prints the method, which all sections have in common."""
         self.add(f"{method}\n\n{TINY}" if self._tiny else method)
 
     def add(self, section: str) -> None:
@@ -84,12 +90,17 @@ def load_or_measure_case(
     contestants: Sequence[str] = (),
     **settings: Any,
 ) -> Result:
-    """Returns the measurements of a case, which is measured unless it was before.
+    """Returns the measurements of a case, which are loaded if they are stored.
 
-    Its file is in the folder `subject`; `contestants` are the beginnings of the labels of those that take part, which
-    the name of the file contains; `settings` say how it is measured.
+    Args:
+        subject: The folder of its file.
+        case: The case.
+        options: `fresh` and `tiny` of the command line.
+        measure_case: Function from the case and the settings to the measurements.
+        contestants: The prefixes of the labels of its contestants, which are part of the name of the file.
+        settings: Further arguments of `measure_case`.
     """
     settings["tiny"] = options.tiny
-    name = "-".join([f"{subject}/{case.name}", *(re.sub(r"\W+", "_", beginning) for beginning in contestants)])
+    name = "-".join([f"{subject}/{case.name}", *(re.sub(r"\W+", "_", prefix) for prefix in contestants)])
     depends_on: Mapping[str, Any] = {**settings, "case": dataclasses.asdict(case), "pins": REQUIREMENTS}
     return load_or_measure(name, depends_on, lambda: measure_case(case, **settings), options.fresh, is_complete)

@@ -1,9 +1,9 @@
-"""What XLA makes of a training step on a mesh, without running it: operations, memory, and what devices send.
+"""Compiles a training step for a mesh without running it: operations, memory, and bytes that devices send.
 
 `KERAS_BACKEND=jax python -m benchmarks.compiled_step [--model NAME] [--mesh AXES] [--batch N] [--length N] [--remat]`
 
-Devices that are not there can be pretended: XLA_FLAGS=--xla_force_host_platform_device_count=8 makes eight of a
-processor. Sizes are those of one device.
+XLA_FLAGS=--xla_force_host_platform_device_count=8 simulates eight devices on a processor. The results are those of one
+device.
 """
 
 import argparse
@@ -32,7 +32,7 @@ def report(
     dtype: str = "float32",
     remat: bool = False,
 ) -> dict[str, Any]:
-    """Returns what a step of a translator takes on each device of a mesh."""
+    """Returns the cost of a translator's step on each device of a mesh."""
     mesh = Mesh(axes, keras.distribution.list_devices()[: math.prod(axes.values())])
     with mesh.distribution().scope():
         model = create_model(name, source_vocab_size=vocabulary, target_vocab_size=vocabulary, dtype=dtype)
@@ -67,8 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if keras.backend.backend() != "jax":
         parser.error(f"set KERAS_BACKEND=jax; the backend is {keras.backend.backend()}")
     sizes = (options.batch, options.length, options.vocabulary)
-    found = report(options.model, parse_mesh(options.mesh), *sizes, options.dtype, options.remat)
-    print(json.dumps(found, indent=2))
+    print(json.dumps(report(options.model, parse_mesh(options.mesh), *sizes, options.dtype, options.remat), indent=2))
     return 0
 
 

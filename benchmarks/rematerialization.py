@@ -1,9 +1,9 @@
-"""What `training.remat` saves and costs: memory and processor time of a training step of a translator.
+"""Measures memory and processor time of a translator's training step with and without `training.remat`.
 
 `python -m benchmarks.rematerialization [--model NAME] [--batch N] [--length N] [--vocabulary N]`
 
-Each half is measured in a process of its own. Memory is the peak beyond what the model and its optimizer hold before
-the first step.
+Each is measured in a process of its own. Memory is the peak beyond that of the model and its optimizer before the first
+step.
 """
 
 import argparse
@@ -56,12 +56,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sizes = (options.batch, options.length, options.vocabulary)
         print(json.dumps(measure(options.model, *sizes, options.only == "remat")))
         return 0
-    asked = list(sys.argv[1:] if arguments is None else arguments)
+    words = sys.argv[1:] if arguments is None else arguments
     for half in ("kept", "remat"):
-        command = [sys.executable, "-m", "benchmarks.rematerialization", *asked, "--only", half]
-        print(
-            subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout, end="", flush=True
-        )
+        command = [sys.executable, "-m", "benchmarks.rematerialization", *words, "--only", half]
+        done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
+        print(done.stdout, end="", flush=True)
     return 0
 
 

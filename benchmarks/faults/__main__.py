@@ -1,4 +1,4 @@
-"""Brings faults about on purpose, counts how often the promises held, and writes docs/faults.md."""
+"""Injects faults, counts how often the promises held, and writes docs/faults.md."""
 
 import argparse
 import fnmatch
@@ -18,11 +18,11 @@ CASES = [*training.CASES, *serving.CASES]
 
 
 def main(arguments: Sequence[str] | None = None, cases: Sequence[Case] = CASES) -> int:
-    """Runs the command; returns its exit status, 1 if anything did not hold."""
+    """Runs the command; returns its exit status, 1 if a promise did not hold."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.faults", description=__doc__)
-    parser.add_argument("--only", metavar="PATTERN", help="only cases with such a name, as in '*SIGKILL*'; not written")
-    parser.add_argument("--quick", action="store_true", help="a tenth of the tries; not written without --output")
-    parser.add_argument("--seed", type=int, default=0, help="of what is left to chance (default: 0)")
+    parser.add_argument("--only", metavar="PATTERN", help="only matching cases, as in '*SIGKILL*'; writes no page")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the tries; writes no page without --output")
+    parser.add_argument("--seed", type=int, default=0, help="seed of random choices (default: 0)")
     parser.add_argument("--output", type=Path, help="file to write the table into (default: docs/faults.md)")
     options = parser.parse_args(arguments)
     chosen = [case for case in cases if fnmatch.fnmatchcase(case.tried, options.only or "*")]
@@ -30,8 +30,8 @@ def main(arguments: Sequence[str] | None = None, cases: Sequence[Case] = CASES) 
         names = "\n".join(f"  {case.tried}" for case in cases)
         parser.error(f"No case matches. Received: --only {options.only!r}. The cases are\n{names}")
     rows = run_cases(chosen, options.seed, options.quick, SECONDS)
-    asked = sys.argv[1:] if arguments is None else arguments
-    text = markdown(rows, shlex.join(["python", "-m", "benchmarks.faults", *asked]))
+    words = sys.argv[1:] if arguments is None else arguments
+    text = markdown(rows, shlex.join(["python", "-m", "benchmarks.faults", *words]))
     print(text, end="")
     output = options.output or (None if options.only or options.quick else PAGE)
     if output is not None:

@@ -1,4 +1,4 @@
-"""What a case of the fault table is, and what it may use."""
+"""The cases of the fault table: what a case is, and the resources that it uses."""
 
 import random
 import time
@@ -9,19 +9,19 @@ from typing import NamedTuple
 
 
 class Attempt(NamedTuple):
-    """One try: whether the promise held, and how it was tried and what came of it, for the case that it did not."""
+    """One try: whether the promise held, and what happened, for the report of a promise that did not."""
 
     held: bool
     story: str
     times: int = 1  # how often it counts
-    seen: str = ""  # a measurement for the table
+    measurement: str = ""  # for the table
 
 
 @dataclass
 class Stage:
-    """Where a case plays: its own folder, its own chance, and how often and how many seconds it may try.
+    """The resources of a case: its own folder and random generator, and the limits on its tries and seconds.
 
-    What `shared` holds is made by the first case that needs it. All cases are to end by `deadline`.
+    The folder `shared` is filled by the first case that needs its contents. All cases end by `deadline`.
     """
 
     folder: Path
@@ -35,17 +35,17 @@ class Stage:
         self.begin()
 
     def begin(self) -> None:
-        """Starts the clock anew, once what is attacked stands."""
+        """Restarts the clock, once the target of the fault is running."""
         self.end = min(self.deadline, time.monotonic() + self.seconds)
 
     def left(self) -> float:
-        """Returns the seconds that are left, never less than one."""
+        """Returns the remaining seconds, at least one."""
         return max(1.0, self.end - time.monotonic())
 
 
 @dataclass(frozen=True)
 class Case:
-    """A row of the table: what is tried, at most how often and for how many seconds, and what must hold."""
+    """A row of the table: what is tried, what must hold, and the limits on tries and seconds."""
 
     tried: str
     promise: str

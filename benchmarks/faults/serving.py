@@ -1,8 +1,7 @@
-"""What strangers, operators and disks do to a server."""
+"""Faults of serving: hostile clients, operators, damaged files."""
 
 import contextlib
 import itertools
-import resource
 import shutil
 import signal
 import socket
@@ -19,7 +18,7 @@ import grpc
 from benchmarks.faults import hostile
 from benchmarks.faults.case import Attempt, Case, Stage
 from benchmarks.faults.served import SECONDS, Attacked, attacked, scale_request, scaling
-from benchmarks.faults.training import finished, is_one_line
+from benchmarks.faults.training import finished, is_one_line, limit_files
 from benchmarks.process import ROOT
 from benchmarks.serving.connections import call, greet
 from benchmarks.serving.protocol import METHOD
@@ -28,13 +27,13 @@ from export.wire.protos import get_model_status_pb2, predict_pb2
 from export.wire.tensors import to_array
 
 SLOW = 300  # connections of each kind
-PATIENCE = 30.0  # seconds in which others are answered
-REQUESTS, CHANNELS, WINDOW = 100_000, 4, 32  # of which so many are under way in each channel
+PATIENCE = 30.0  # seconds for a response to other clients
+REQUESTS, CHANNELS, WINDOW = 100_000, 4, 32  # the window is the number of pending requests of a channel
 GROWTH = 0.05
 
 
 def _scaled(channel: grpc.Channel, x: float) -> tuple[int, float]:
-    """Returns the version that answered, and what it says of a number."""
+    """Sends a number; returns the version that answered, and its output."""
     content = channel.unary_unary(METHOD)(scale_request(x).SerializeToString(), timeout=SECONDS)
     response = predict_pb2.PredictResponse.FromString(content)
     return response.model_spec.version.value, float(to_array(response.outputs["y"])[0])
@@ -49,7 +48,7 @@ def _base(stage: Stage, name: str = "base") -> Path:
 
 
 def slow_and_many(stage: Stage) -> Iterator[Attempt]:
-    """Connections that trickle, break off or say nothing, while others ask."""
+    """Opens connections that send little or nothing, while other clients send requests."""
     with attacked(_base(stage)) as server, contextlib.ExitStack() as stack:
         stage.begin()
         for index in range(SLOW):
@@ -70,8 +69,8 @@ def slow_and_many(stage: Stage) -> Iterator[Attempt]:
             else:
                 right = b"3.0" in _rest(server, b'{"instances": [3.0]}')
             waited = time.monotonic() - began
-            seen = f"{2 * SLOW} connections at once"
-            yield Attempt(right and waited < PATIENCE, f"answered {right} after {waited:.1f} s", seen=seen)
+            story = f"answered {right} after {waited:.1f} s"
+            yield Attempt(right and waited < PATIENCE, story, measurement=f"{2 * SLOW} connections at once")
 
 
 def _rest(server: Attacked, body: bytes) -> bytes:
@@ -84,12 +83,12 @@ def _rest(server: Attacked, body: bytes) -> bytes:
 
 
 def swaps(stage: Stage) -> Iterator[Attempt]:
-    """Versions come and go while clients ask; each answer must be that of the version that it names."""
+    """Replaces versions under load; each response must be that of the version that it names."""
     base, tally, stopped = _base(stage), Counter[str](), threading.Event()
     with attacked(base) as server:
         stage.begin()
 
-        def ask() -> None:
+        def send() -> None:
             with server.channel() as channel:
                 while not stopped.is_set():
                     try:
@@ -98,7 +97,7 @@ def swaps(stage: Stage) -> Iterator[Attempt]:
                     except grpc.RpcError as error:
                         tally[f"{error.code().name}: {error.details()}"] += 1
 
-        clients = [threading.Thread(target=ask) for _ in range(4)]
+        clients = [threading.Thread(target=send) for _ in range(4)]
         for client in clients:
             client.start()
         try:
@@ -118,30 +117,30 @@ def swaps(stage: Stage) -> Iterator[Attempt]:
 
 
 def memory(stage: Stage) -> Iterator[Attempt]:
-    """Very many small requests over several channels; the resident set of the server before and after."""
+    """Compares the resident set of the server before and after many small requests over several channels."""
     base, message = _base(stage), scale_request(3.0).SerializeToString()
     most = REQUESTS if stage.tries > 1 else REQUESTS // 10
     with attacked(base) as server, contextlib.ExitStack() as stack:
         stage.begin()
         calls = [stack.enter_context(server.channel()).unary_unary(METHOD) for _ in range(CHANNELS)]
-        sent, under_way, before = 0, deque[grpc.Future](), 0
+        sent, pending, before = 0, deque[grpc.Future](), 0
         while sent < most and stage.left() > 1.0:
-            under_way.append(calls[sent % CHANNELS].future(message, timeout=SECONDS))
+            pending.append(calls[sent % CHANNELS].future(message, timeout=SECONDS))
             sent += 1
-            if len(under_way) >= CHANNELS * WINDOW:
-                under_way.popleft().result()
-            if sent == most // 20:  # by then it has all that it needs
+            if len(pending) >= CHANNELS * WINDOW:
+                pending.popleft().result()
+            if sent == most // 20:  # after the warm-up of its caches
                 before = server.memory()
-        for future in under_way:
+        for future in pending:
             future.result()
         after = server.memory()
     growth = after / before - 1 if before else float("inf")
-    seen = f"resident {before / 1e6:.0f} → {after / 1e6:.0f} MB"
-    yield Attempt(growth <= GROWTH, f"{sent:,} requests, {seen}", sent, seen)
+    measurement = f"resident {before / 1e6:.0f} → {after / 1e6:.0f} MB"
+    yield Attempt(growth <= GROWTH, f"{sent:,} requests, {measurement}", sent, measurement)
 
 
 def damaged_versions(stage: Stage) -> Iterator[Attempt]:
-    """A new version of which one file is missing, empty, cut off or has a wrong bit."""
+    """Adds a version with one file that is missing, empty, truncated or has a flipped bit."""
     whole, base = scaling(stage, 2), _base(stage)
     files = sorted(path.relative_to(whole) for path in whole.rglob("*") if path.is_file())
     damages = [(file, how) for how in ("missing", "empty", "cut off", "with a wrong bit") for file in files]
@@ -153,7 +152,7 @@ def damaged_versions(stage: Stage) -> Iterator[Attempt]:
             coming = stage.folder / "coming"
             shutil.copytree(whole, coming)
             story = f"{file} {how}"
-            with contextlib.suppress(IndexError):  # of an empty file no bit can be wrong
+            with contextlib.suppress(IndexError):  # an empty file has no bit to flip
                 story += _damage(coming / file, how, stage)
             coming.rename(base / str(version))
             try:
@@ -167,7 +166,7 @@ def damaged_versions(stage: Stage) -> Iterator[Attempt]:
 
 
 def _damage(path: Path, how: str, stage: Stage) -> str:
-    """Damages a file; returns where."""
+    """Damages a file; returns the position of the damage."""
     if how == "missing":
         path.unlink()
         return ""
@@ -182,27 +181,27 @@ def _damage(path: Path, how: str, stage: Stage) -> str:
 
 
 def _wait_for(server: Attacked, version: int) -> None:
-    """Returns when a version has been loaded, or has failed to."""
+    """Returns when a version has been loaded, or has failed to load."""
     end = get_model_status_pb2.ModelVersionStatus.END
     available = get_model_status_pb2.ModelVersionStatus.AVAILABLE
     wait_until(lambda: server.states().get(version) in (end, available), SECONDS)
 
 
 def stops(stage: Stage) -> Iterator[Attempt]:
-    """SIGTERM at a random moment, also while it starts, with clients that ask; and SIGKILL, with a new server after."""
+    """Sends SIGTERM or SIGKILL at a random moment, also during the start, while requests are pending."""
     base = _base(stage)
     stage.begin()
     for index in range(stage.tries):
         with Attacked(base, "--drain_seconds=5") as server:
             if index % 3:
                 server.wait()
-            else:  # while Python itself starts, a signal is Python's
-                wait_until(server.hears_signals, SECONDS)
+            else:  # until the handler is installed, Python's default applies
+                wait_until(server.handles_sigterm, SECONDS)
             number = signal.SIGKILL if index % 3 == 2 else signal.SIGTERM
             with server.channel() as channel:
-                ask = channel.unary_unary(METHOD)
+                scale = channel.unary_unary(METHOD)
                 message = scale_request(3.0).SerializeToString()
-                futures = [ask.future(message, timeout=SECONDS) for _ in range(64 if index % 3 else 0)]
+                futures = [scale.future(message, timeout=SECONDS) for _ in range(64 if index % 3 else 0)]
                 time.sleep(stage.chance.uniform(0, 0.2 if index % 3 else 4))
                 server.send_signal(number)
                 codes = {future.code().name for future in futures}
@@ -212,17 +211,14 @@ def stops(stage: Stage) -> Iterator[Attempt]:
 
 
 def export_on_full_disk(stage: Stage) -> Iterator[Attempt]:
-    """An export whose files cannot grow."""
+    """Limits the size of the files of an export, like a full disk."""
     workdir, _ = finished(stage)
     stage.begin()
     for index in range(stage.tries):
         limit, base = 1000 * 8**index, stage.folder / f"export{index}"
-
-        def limited(limit: int = limit) -> None:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-
         command = [sys.executable, "-m", "export.saved_model", str(workdir), "--output", str(base)]
-        result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, preexec_fn=limited)
+        options = {"capture_output": True, "text": True, "timeout": 300, "preexec_fn": limit_files(limit)}
+        result = subprocess.run(command, cwd=ROOT, **options)
         left = sorted(str(path.relative_to(base)) for path in base.glob("*"))
         done = result.returncode == 0 and left == ["1"]
         held = done or (is_one_line(result.returncode, result.stderr, [1]) and not left)

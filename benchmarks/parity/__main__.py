@@ -1,4 +1,4 @@
-"""Compares imported checkpoints with the software that they are of, and writes docs/parity.md."""
+"""Compares imported checkpoints with their own software, and writes docs/parity.md."""
 
 import argparse
 import importlib.util
@@ -24,18 +24,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         nargs="+",
         default=[],
         metavar="FILE",
-        help="files whose lines tokenizers read as well; of folders the Python sources in them",
+        help="files whose lines tokenizers read as well, or folders of Python sources",
     )
     parser.add_argument("--lines", type=int, metavar="N", help="about as many of these lines, evenly spread")
-    parser.add_argument("--family", default="*", metavar="PATTERN", help="only families with such a name")
-    parser.add_argument("--only", choices=("ids",), help="tokenizers alone; not written unless --output says where")
+    parser.add_argument("--family", default="*", metavar="PATTERN", help="only families with a matching name")
+    parser.add_argument("--only", choices=("ids",), help="tokenizers alone; writes no page without --output")
     parser.add_argument(
         "--mutate",
         action="store_true",
-        help="change every key of config.json instead: ours gives what the reference gives, or refuses by name",
+        help="change every key of config.json instead: ours must agree with the reference, or refuse the key by name",
     )
-    parser.add_argument("--fresh", action="store_true", help="measure again what runs/bench holds")
-    parser.add_argument("--quick", action="store_true", help="a tenth of the inputs; not written")
+    parser.add_argument("--fresh", action="store_true", help="measure again what runs/bench contains")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the inputs; writes no page")
     parser.add_argument("--output", type=Path, help="file to write the tables into (docs/parity.md)")
     options = parser.parse_args(arguments)
     for package in PACKAGES:
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _shown(options: argparse.Namespace) -> list[str]:
-    """Returns the arguments that say what was measured, without the folders of this machine."""
+    """Returns the arguments for the page, without the folders of this machine."""
     texts = ["--text", *(path.name for path in options.text)] if options.text else []
     texts += [] if options.lines is None else ["--lines", str(options.lines)]
     only = ["--only", options.only] if options.only else []

@@ -1,4 +1,4 @@
-"""Writes down what came of the comparison."""
+"""Writes the page of the comparison."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -27,10 +27,10 @@ def markdown(results: Sequence[Result], missing: Mapping[str, str], command: str
     """Returns the page.
 
     Args:
-        results: What came of the families.
+        results: The results of families.
         missing: Why families are left out, by their names.
-        command: The command that made it.
-        shown: How many differences of each kind are shown.
+        command: The command of the page.
+        shown: The number of differences of each kind on the page.
     """
     differences = list(_differences(results, shown))
     parts = [
@@ -104,11 +104,11 @@ def _differences(results: Sequence[Result], shown: int) -> Iterator[str]:
 
 
 def _is_moved(ours: str, theirs: str) -> bool:
-    """Returns whether rows of ids, as texts, have the same ids in another order."""
+    """Returns whether two rows of ids, as texts, contain the same ids in another order."""
     return sorted(ours.strip("[]").split(", ")) == sorted(theirs.strip("[]").split(", "))
 
 
 def _code(text: str, longest: int = 80) -> str:
-    """Returns a text as code in Markdown, all but plain characters written as escapes."""
+    """Returns a text as code in Markdown, with escapes for all characters but ASCII."""
     written = ascii(text if len(text) <= longest else f"{text[:longest]}…").replace("`", "\\x60")
     return f"`{written}`"

@@ -1,6 +1,6 @@
-"""Trains a small Marian with PyTorch and transformers alone, and writes it as the hub has it.
+"""Trains a small Marian with PyTorch and transformers alone, and writes it in the format of the hub.
 
-What comes of it is a checkpoint that other software has trained: nothing of this project takes part.
+The result is a checkpoint that other software has trained, without any code of this project.
 """
 
 import argparse
@@ -24,17 +24,17 @@ CHECKPOINT = "training.pt"
 END, UNKNOWN = 0, 1
 _SAVE_SECONDS = 180.0
 _REPORT_STEPS = 100
-_WINDOW = 100  # batches whose sentences are sorted by length together
+_WINDOW = 100  # batches whose sentences are sorted by length
 
 Pairs = list[tuple[list[int], list[int]]]
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What the model is and how it is trained.
+    """The model and its training.
 
     Attributes:
-        minutes: How long it is trained, by the clock.
+        minutes: The duration of the training.
         vocab_size: Pieces of SentencePiece, of both languages together.
         layers: Layers of the encoder, and of the decoder.
         dim: Features.
@@ -42,10 +42,10 @@ class Recipe:
         inner: Features inside the feed-forward networks.
         dropout: The rate of dropout.
         smoothing: The share of label smoothing.
-        batch_tokens: The most tokens of one side of a batch, padding included.
+        batch_tokens: The largest number of tokens of one side of a batch, including padding.
         learning_rate: The largest learning rate.
-        warmup_steps: Steps until it is reached; it then falls to zero in proportion to the time that is left.
-        seed: The seed of all that is random.
+        warmup_steps: Steps until it is reached; it then falls to zero in proportion to the remaining time.
+        seed: The random seed.
     """
 
     minutes: float = 60.0
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--text", type=Path, required=True, metavar="DIR", help="folder with {train,val}.en and .de, a sentence a line"
     )
     parser.add_argument(
-        "--output", type=Path, required=True, metavar="DIR", help="folder of the model; a training in it goes on"
+        "--output", type=Path, required=True, metavar="DIR", help="folder of the model; a training in it is resumed"
     )
     for field in dataclasses.fields(Recipe):
         kind = float if isinstance(field.default, float) else int
@@ -89,12 +89,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def train(text: Path, output: Path, recipe: Recipe, threads: int) -> int:
-    """Trains the model until its time is over, and returns the exit status.
+    """Trains the model until its time ends, and returns the exit status.
 
     Args:
         text: The folder of sentences.
-        output: The folder of the model, with the state of a training that was interrupted, if there was one.
-        recipe: The recipe, which an interrupted training must have had, too.
+        output: The folder of the model, with the state of an interrupted training, if there was one.
+        recipe: The recipe, which must be that of the interrupted training.
         threads: Threads of PyTorch.
     """
     import torch
@@ -149,7 +149,7 @@ def train(text: Path, output: Path, recipe: Recipe, threads: int) -> int:
 
 
 def _write_tokenizer(text: Path, output: Path, vocab_size: int) -> None:
-    """Writes one SentencePiece model for both languages, and the ids of its pieces as Marian has them."""
+    """Writes one SentencePiece model for both languages, and the ids of its pieces in Marian's order."""
     import sentencepiece
 
     if (output / "tokenizer_config.json").is_file():
@@ -177,7 +177,7 @@ def _write_json(path: Path, value: Any) -> None:
 
 
 def _read_pairs(text: Path, output: Path, name: str) -> Pairs:
-    """Returns the ids of a split, the end behind each sentence."""
+    """Returns the ids of a split, with the end after each sentence."""
     import sentencepiece
 
     processor = sentencepiece.SentencePieceProcessor(model_file=str(output / "source.spm"))
@@ -223,7 +223,7 @@ def _model(recipe: Recipe, output: Path) -> Any:
 
 
 def _batches(pairs: Pairs, recipe: Recipe) -> Iterator[Pairs]:
-    """Yields batches of pairs of like length, without end; the order depends on the seed alone."""
+    """Yields batches of pairs of similar length forever; the order depends on the seed alone."""
     chance = random.Random(recipe.seed)
     window = _WINDOW * recipe.batch_tokens // 16
     while True:
@@ -273,7 +273,7 @@ def _held_out(model: Any, pairs: Pairs) -> float:
 
 
 def _save(model: Any, optimizer: Any, recipe: Recipe, step: int, seconds: float, output: Path) -> None:
-    """Writes the model as it is, and what a training needs to go on."""
+    """Writes the model, and the state from which a training is resumed."""
     import torch
 
     model.save_pretrained(output)

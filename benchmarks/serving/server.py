@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import grpc
 import psutil
@@ -99,10 +100,13 @@ def wait_until(condition: Callable[[], object], seconds: float = START) -> None:
         time.sleep(0.2)
 
 
+Served = TypeVar("Served", bound=Server)
+
+
 @contextlib.contextmanager
-def serving(base: Path, *flags: str) -> Iterator[Server]:
+def serving(base: Path, *flags: str, kind: type[Served] = Server) -> Iterator[Served]:  # type: ignore[assignment]
     """Serves a model for the length of the block; see `Server`."""
-    with Server(base, *flags) as server:
+    with kind(base, *flags) as server:
         server.wait()
         yield server
 

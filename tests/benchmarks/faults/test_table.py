@@ -19,7 +19,7 @@ def holds(stage):
 
 def breaks_twice(stage):
     for index in itertools.count():
-        yield Attempt(index not in (2, 5), f"fall {index}", seen="shards" if index == 5 else "")
+        yield Attempt(index not in (2, 5), f"fall {index}", measurement="shards" if index == 5 else "")
 
 
 def raises(stage):

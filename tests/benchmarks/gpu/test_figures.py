@@ -48,7 +48,7 @@ def test_the_language_model_has_124_million_weights():
 
 
 def test_every_goal_is_of_a_figure_of_the_plan(results):
-    assert {goal.found for goal in goals(results)} == {"not yet measured"}
+    assert {goal.value for goal in goals(results)} == {"not yet measured"}
     for figure in plan.figures():
         results.write(figure.name, figure.contestant, rate=10.0, share_of_peak=0.45, peak_memory=5e9, ready=20.0)
     found = goals(results)
@@ -62,7 +62,7 @@ def test_ours_counts_with_the_better_of_its_layers(results):
     results.write(name, OURS, rate=3.0)
     results.write(name, f"{OURS}, SlidingWindowAttention", rate=9.5)
     (goal,) = (goal for goal in goals(results) if goal.what.startswith(name))
-    assert goal.met and "0.95×" in goal.found
+    assert goal.met and "0.95×" in goal.value
 
 
 def test_a_figure_is_described_by_its_median_and_the_share_of_the_peak():
