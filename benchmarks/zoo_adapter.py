@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from unittest import mock
 
-from benchmarks.peers.batches import make_batch, serve_one_by_one, use_threads
+from benchmarks.peers.batches import make_batch, serve_after_warm_up, serve_one_by_one, use_threads
 from training.hardware.cores import use_cores
 
 PACKAGES = ("attention-zoo", "keras", "tensorflow")
@@ -101,9 +101,7 @@ def serve_texts(channel, translate):
             raise ValueError(f"Expected {expected} tokens. Received: {lengths}.")
         return {"texts": texts}
 
-    describe(translate())
-    channel.introduce(PACKAGES)
-    channel.serve(translate, describe)
+    serve_after_warm_up(channel, translate, describe, PACKAGES)
 
 
 def load_signature(folder, outputs, operation_threads, parallel_operations=0, signature="serving_default"):
@@ -158,10 +156,12 @@ def answer_with_checkpoint(channel):
         def answer():
             return [len(answers) for (answers,) in pool.map(run, batches)]
 
-        if sum(answer()) != len(texts):
-            raise ValueError(f"Expected {len(texts)} answers.")
-        channel.introduce(PACKAGES)
-        channel.serve(answer, lambda _: {})
+        def check(counts):
+            if sum(counts) != len(texts):
+                raise ValueError(f"Expected {len(texts)} answers.")
+            return {}
+
+        serve_after_warm_up(channel, answer, check, PACKAGES)
 
 
 def translate_as_evaluation(channel):

@@ -1,4 +1,4 @@
-"""Prints who keeps the attention contract, as Markdown."""
+"""Checks the attention contract of layers of Keras, KerasHub and this library, and prints Markdown."""
 
 import argparse
 import importlib.util
@@ -36,8 +36,8 @@ def _report(options: argparse.Namespace) -> int:
 
     if keras.backend.backend() != "tensorflow":
         return _fail(f"The checks run on TensorFlow. Received: KERAS_BACKEND={keras.backend.backend()}")
-    tf.get_logger().setLevel("ERROR")  # it warns of as many graphs as there are checks
-    warnings.simplefilter("ignore")  # Keras' of what its own layers do to masks
+    tf.get_logger().setLevel("ERROR")  # it warns of the many graphs
+    warnings.simplefilter("ignore")  # Keras warns of layers that drop masks
     results, missing = report.run(options.layer, options.check, lambda line: print(line, file=sys.stderr, flush=True))
     if not any(results.values()):
         problem = f"No check of a layer matches. Received: --layer {options.layer!r} --check {options.check!r}"

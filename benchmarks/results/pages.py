@@ -1,4 +1,4 @@
-"""The two pages of results: their sections, and what stands above and below these."""
+"""The two pages of results: their introductions, sections and missed goals."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -135,7 +135,7 @@ SPEED_SECTIONS = (
 
 
 def quality_page(folder: Path = FOLDER) -> str:
-    """Returns the page of what models achieve."""
+    """Returns the page of the quality of models."""
     groups = (group for section in QUALITY_SECTIONS for group in section.groups(folder))
     missed = (item for group in groups for item in group.missed())
     return _page(_QUALITY, (section.write(folder) for section in QUALITY_SECTIONS), missed)

@@ -13,7 +13,7 @@ from benchmarks.gpu.figure import JAX, OURS, TORCH
 from benchmarks.gpu.goals import goals
 from benchmarks.gpu.results import Results
 from benchmarks.gpu.trace import Kernel, kernels_of, write_kernels
-from benchmarks.peers.attention_kinds import lengths_of, operations, visible_pairs
+from benchmarks.peers.attention_kinds import attended_pairs, lengths_of, operations
 from training.hardware.peaks import PEAKS
 
 
@@ -125,9 +125,9 @@ def test_pairs_are_counted_as_they_see_each_other():
         "additive": np.ones((7, 7), bool),
     }
     for kind, mask in masks.items():
-        assert visible_pairs({**task, "attention": kind}) == 2 * mask.sum(), kind
+        assert attended_pairs({**task, "attention": kind}) == 2 * mask.sum(), kind
     padded = {**task, "attention": "padded"}
-    assert lengths_of(padded).tolist() == [3, 7] and visible_pairs(padded) == 7 * (3 + 7)
+    assert lengths_of(padded).tolist() == [3, 7] and attended_pairs(padded) == 7 * (3 + 7)
     assert operations(padded) == 70 * 3 * 6 * 2 * 5 and operations({**task, "attention": "additive"}) == 0
 
 
