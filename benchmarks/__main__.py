@@ -14,6 +14,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from benchmarks import attention, decoding, growth, training
+from benchmarks.command import CommandParser, write
 from benchmarks.process import ROOT
 from benchmarks.store import load_or_measure
 
@@ -61,12 +62,13 @@ def subjects(options: argparse.Namespace) -> dict[str, Callable[[], str]]:
 
 def main(arguments=None) -> int:
     """Runs the command; returns its exit status."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser = CommandParser("", __doc__)
+    parser.prog = "python -m benchmarks"
     parser.add_argument("--data", metavar="SPEC", help="parallel text, text:DIR:SRC-TGT, for the epoch and a test set")
     parser.add_argument("--workdir", help="a trained transformer_tiny, for decoding")
     parser.add_argument("--text", help="source sentences, one a line, for decoding")
-    parser.add_argument("--output", type=Path, help="file to write everything into as well")
-    parser.add_argument("--fresh", action="store_true", help="measure again what runs/bench contains")
+    parser.add_output()
+    parser.add_fresh()
     options = parser.parse_args(arguments)
     if bool(options.workdir) != bool(options.text):
         parser.error("--workdir and --text go together.")
@@ -74,9 +76,7 @@ def main(arguments=None) -> int:
     for heading, measure in tqdm(subjects(options).items(), "make bench", unit="part", disable=None):
         sections.append(f"## {heading}\n\n{measure().strip()}\n")
         print(f"\n{sections[-1]}", flush=True)
-    if options.output is not None:
-        options.output.parent.mkdir(parents=True, exist_ok=True)
-        options.output.write_text("\n".join(sections), encoding="utf-8")
+    write("\n".join(sections), options.output)
     return 0
 
 

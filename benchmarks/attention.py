@@ -266,7 +266,7 @@ COLUMNS = (
 
 def main(arguments=None) -> int:
     """Runs the command; returns its exit status."""
-    parser = MeasurementParser("python -m benchmarks.attention", __doc__, rounds=15)
+    parser = MeasurementParser("attention", __doc__, rounds=15)
     parser.add_count("memory_rounds", 3, "processes whose memory is measured, each")
     parser.add_cases(CASES)
     parser.add_argument("--before", type=Path, metavar="DIR", help="another checkout, to compare this one with")

@@ -216,7 +216,7 @@ def section(case: Case, measurements: Result) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
-    parser = MeasurementParser("python -m benchmarks.checkpoints", __doc__, rounds=5)
+    parser = MeasurementParser("checkpoints", __doc__, rounds=5)
     parser.add_argument("--pretrained", type=Path, required=True, metavar="DIR", help="folder of tokenizers")
     parser.add_cases(CASES)
     parser.add_contestants(threads=2)

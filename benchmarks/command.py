@@ -1,12 +1,14 @@
-"""The common command line of the measurements, and the storage of finished cases."""
+"""The common command line: options, reports, pages, and the storage of finished cases."""
 
 import argparse
 import dataclasses
+import fnmatch
+import importlib.util
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from benchmarks.case import Case
 from benchmarks.environments import REQUIREMENTS
@@ -17,32 +19,69 @@ TURNS = "turns that each time is the median of"
 TINY = "**Tiny sizes: these numbers only show that it runs.**"
 
 
-class MeasurementParser(argparse.ArgumentParser):
-    """The parser of a measurement; `unit` describes what `--rounds` counts."""
+Item = TypeVar("Item")
 
-    def __init__(self, prog: str, description: str | None, rounds: int, unit: str = TURNS):
-        super().__init__(prog=prog, description=description)
+
+class CommandParser(argparse.ArgumentParser):
+    """The parser of `python -m benchmarks.NAME`."""
+
+    def __init__(self, name: str, description: str | None):
+        super().__init__(prog=f"python -m benchmarks.{name}", description=description)
         self._counts: list[str] = []
-        self.add_count("rounds", rounds, unit)
 
-    def add_count(self, name: str, default: int, text: str) -> None:
+    def add_count(self, name: str, default: int | None, text: str) -> None:
         """Adds an option that is a positive integer; its help is `text` and the default."""
         self._counts.append(name)
-        self.add_argument(f"--{name}", type=int, default=default, help=f"{text} ({default:,})")
+        text += "" if default is None else f" ({default:,})"
+        self.add_argument(f"--{name}", type=int, metavar="N", default=default, help=text)
+
+    def add_fresh(self) -> None:
+        self.add_argument("--fresh", action="store_true", help="measure again what runs/bench contains")
+
+    def add_tiny(self) -> None:
+        self.add_argument("--tiny", action="store_true", help="tiny sizes, to test that everything runs")
+
+    def add_output(self, text: str = "file to write the tables into as well") -> None:
+        self.add_argument("--output", type=Path, help=text)
+
+    def parse_args(self, args: Sequence[str] | None = None, namespace=None):  # type: ignore[override]
+        """Returns the options; exits with 2 if one is out of range."""
+        options = super().parse_args(args, namespace)
+        for name in self._counts:
+            if (count := getattr(options, name)) is not None and count < 1:
+                self.error(f"--{name} must be positive. Received: {count}")
+        return options
+
+    def require(self, *packages: str) -> None:
+        """Exits with 2 if a package is not installed."""
+        for package in packages:
+            if importlib.util.find_spec(package) is None:
+                self.error(f"{package} is required, but not installed: pip install {package}")
+
+    def choose(self, option: str, pattern: str, items: Iterable[Item], name: Callable[[Item], str]) -> list[Item]:
+        """Returns the items whose name matches the pattern of an option; exits with 2 if there is none."""
+        items = list(items)
+        chosen = [item for item in items if fnmatch.fnmatchcase(name(item), pattern)]
+        if not chosen:
+            names = "\n".join(f"  {name(item)}" for item in items)
+            self.error(f"--{option} must match one of the following. Received: --{option} {pattern!r}\n{names}")
+        return chosen
+
+
+class MeasurementParser(CommandParser):
+    """The parser of a command whose contestants take turns; `unit` describes what `--rounds` counts."""
+
+    def __init__(self, name: str, description: str | None, rounds: int, unit: str = TURNS):
+        super().__init__(name, description)
+        self.add_count("rounds", rounds, unit)
 
     def add_cases(self, names: Iterable[str], option: str = "case") -> None:
         """Adds the options that choose cases, tiny sizes, a fresh measurement and a file."""
         text = f"a {option}, more than once for several (all)"
         self.add_argument(f"--{option}", action="append", choices=list(names), help=text)
-        self.add_argument("--fresh", action="store_true", help="measure again what runs/bench contains")
+        self.add_fresh()
         self.add_tiny()
         self.add_output()
-
-    def add_tiny(self) -> None:
-        self.add_argument("--tiny", action="store_true", help="tiny sizes, to test that everything runs")
-
-    def add_output(self) -> None:
-        self.add_argument("--output", type=Path, help="file to write the tables into as well")
 
     def add_contestants(self, threads: int | None = None) -> None:
         """Adds the options that choose contestants and the number of their threads, by default that of all cores."""
@@ -50,20 +89,12 @@ class MeasurementParser(argparse.ArgumentParser):
         self.add_argument("--contestant", action="append", default=[], help="prefix of a name, such as zoo (all)")
         self.add_count("threads", threads, "of each contestant")
 
-    def parse_args(self, args: Sequence[str] | None = None, namespace=None):  # type: ignore[override]
-        """Returns the options; ends the process where one is out of range."""
-        options = super().parse_args(args, namespace)
-        for name in self._counts:
-            if getattr(options, name) < 1:
-                self.error(f"--{name} must be positive. Received: {getattr(options, name)}")
-        return options
-
 
 class Report:
     """Prints sections as they are finished, and writes them into a file at the end."""
 
     def __init__(self, options: argparse.Namespace):
-        self._output, self._tiny = options.output, options.tiny
+        self._output, self._tiny = options.output, getattr(options, "tiny", False)
         self._sections: list[str] = []
 
     def begin(self, method: str) -> None:
@@ -76,10 +107,21 @@ class Report:
 
     def end(self) -> int:
         """Writes the file; returns the exit status."""
-        if self._output is not None:
-            self._output.parent.mkdir(parents=True, exist_ok=True)
-            self._output.write_text("\n\n".join(self._sections) + "\n", encoding="utf-8")
+        write("\n\n".join(self._sections) + "\n", self._output)
         return 0
+
+
+def write(text: str, output: Path | None) -> None:
+    """Writes a text into a file, if there is one, and creates its folder."""
+    if output is not None:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(text, encoding="utf-8")
+
+
+def write_page(text: str, output: Path | None) -> None:
+    """Prints a text, and writes it into a file, if there is one."""
+    print(text, end="")
+    write(text, output)
 
 
 def load_or_measure_case(

@@ -6,7 +6,6 @@ XLA_FLAGS=--xla_force_host_platform_device_count=8 simulates eight devices on a 
 device.
 """
 
-import argparse
 import json
 import math
 import sys
@@ -16,6 +15,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from benchmarks.command import CommandParser
 from training.config.mesh import parse_mesh
 from training.hardware.compiled_step import compile_step, step_cost
 from training.hardware.mesh import Mesh
@@ -55,12 +55,12 @@ def report(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.compiled_step", description=__doc__.splitlines()[0])
+    parser = CommandParser("compiled_step", __doc__.splitlines()[0])
     parser.add_argument("--model", default="transformer_tiny", help="a translator (transformer_tiny)")
     parser.add_argument("--mesh", default="data=1", help="as training.mesh (data=1)")
-    parser.add_argument("--batch", type=int, default=64, help="sentences of all devices (64)")
-    parser.add_argument("--length", type=int, default=16, help="tokens of each on either side (16)")
-    parser.add_argument("--vocabulary", type=int, default=8000, help="tokens of each side (8000)")
+    parser.add_count("batch", 64, "sentences of all devices")
+    parser.add_count("length", 16, "tokens of each on either side")
+    parser.add_count("vocabulary", 8000, "tokens of each side")
     parser.add_argument("--dtype", default="float32", help="as of models, such as mixed_bfloat16 (float32)")
     parser.add_argument("--remat", action="store_true", help="as training.remat")
     options = parser.parse_args(arguments)

@@ -469,7 +469,7 @@ def report_untrained(options, report: Report, names: Sequence[str]) -> None:
 
 def main(arguments=None) -> int:
     """Runs the command; returns its exit status."""
-    parser = MeasurementParser("python -m benchmarks.decoding", __doc__, rounds=15)
+    parser = MeasurementParser("decoding", __doc__, rounds=15)
     parser.add_argument("workdir", nargs="?", type=Path, help="a trained transformer_tiny (untrained models)")
     parser.add_argument("--text", type=Path, help="source sentences for WORKDIR, one a line")
     parser.add_argument(

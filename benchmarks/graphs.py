@@ -5,7 +5,6 @@ of the loop; a training step is a forward and a backward pass; an export has all
 contains the last counts: a count that is more than a tenth above them is an error; `--write` updates the file.
 """
 
-import argparse
 import csv
 import os
 import re
@@ -15,6 +14,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+
+from benchmarks.command import CommandParser
 
 TABLE = Path(__file__).with_suffix(".csv")
 SIZE = 10_000  # of all vocabularies
@@ -138,7 +139,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import zoo
 
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.graphs", description=__doc__)
+    parser = CommandParser("graphs", __doc__)
     parser.add_argument("--model", nargs="+", choices=zoo.list_models(), metavar="NAME", help="default: all")
     parser.add_argument("--graph", nargs="+", choices=GRAPHS, default=[*GRAPHS], metavar="KIND", help="default: all")
     parser.add_argument("--write", action="store_true", help=f"update {TABLE.name}")

@@ -170,7 +170,7 @@ def plot(medians: Mapping[str, Mapping[int, float]], file: Path) -> None:
 
 def main(arguments=None) -> int:
     """Runs the command; returns its exit status."""
-    parser = MeasurementParser("python -m benchmarks.growth", __doc__, rounds=5)
+    parser = MeasurementParser("growth", __doc__, rounds=5)
     parser.add_argument("--plot", type=Path, default=PLOT, help="file of the plot (benchmarks/growth.png)")
     parser.add_argument(
         "--processor",

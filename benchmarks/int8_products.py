@@ -89,7 +89,7 @@ def measure(rows: int, inner: int, columns: int, rounds: int) -> dict[str, tuple
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
-    parser = MeasurementParser("python -m benchmarks.int8_products", __doc__, rounds=9)
+    parser = MeasurementParser("int8_products", __doc__, rounds=9)
     parser.add_tiny()
     options = parser.parse_args(arguments)
     os.environ.update(TF_NUM_INTRAOP_THREADS="1", TF_NUM_INTEROP_THREADS="1")  # before TensorFlow is imported

@@ -1,10 +1,10 @@
 """Measures how fast one process reads token shards into length-bucketed batches: `python -m benchmarks.reader DIR`."""
 
-import argparse
 import json
 import time
 from pathlib import Path
 
+from benchmarks.command import CommandParser
 from benchmarks.report import machine_and_commit
 from training.data.batching import PairBatches
 from training.data.shards.store import TokenShards
@@ -29,11 +29,9 @@ def measure(folder: Path, batch_tokens: int = 4096, batches: int = 2000) -> dict
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.reader", description=__doc__)
+    parser = CommandParser("reader", __doc__)
     parser.add_argument("folder", type=Path, metavar="DIR", help="token shards of pairs")
-    parser.add_argument(
-        "--batch_tokens", type=int, default=4096, help="largest number of tokens of a batch, including padding"
-    )
+    parser.add_count("batch_tokens", 4096, "largest number of tokens of a batch, including padding")
     arguments = parser.parse_args()
     print(json.dumps({**measure(arguments.folder, arguments.batch_tokens), "where": machine_and_commit()}))
 

@@ -14,6 +14,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from benchmarks.command import CommandParser
 from benchmarks.memory import peak_memory
 from benchmarks.process import ROOT
 
@@ -45,11 +46,11 @@ def measure(name: str, batch: int, length: int, vocabulary: int, remat: bool) ->
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.rematerialization", description=__doc__.splitlines()[0])
+    parser = CommandParser("rematerialization", __doc__.splitlines()[0])
     parser.add_argument("--model", default="transformer_base", help="a translator of Transformer blocks")
-    parser.add_argument("--batch", type=int, default=32, help="sentences (32)")
-    parser.add_argument("--length", type=int, default=256, help="tokens of each on either side (256)")
-    parser.add_argument("--vocabulary", type=int, default=8000, help="tokens of each side (8000)")
+    parser.add_count("batch", 32, "sentences")
+    parser.add_count("length", 256, "tokens of each on either side")
+    parser.add_count("vocabulary", 8000, "tokens of each side")
     parser.add_argument("--only", choices=("kept", "remat"), help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.only:

@@ -15,14 +15,13 @@ a mesh of d · m devices, of which m share the weights (tensor parallel) and d t
 The time of a step is the sum of computation and communication; their overlap makes it shorter.
 """
 
-import argparse
 import dataclasses
 import itertools
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import zoo
+from benchmarks.command import CommandParser, write_page
 from benchmarks.report import table
 from training.hardware.peaks import PEAKS
 from zoo.errors import InputError
@@ -235,24 +234,19 @@ def section(name: str, work: Work, tokens: float, utilization: float, grows: boo
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.scaling", description="Training on many devices, on paper."
-    )
+    parser = CommandParser("scaling", "Training on many devices, on paper.")
     parser.add_argument("--model", default="transformer_big", help="a Transformer that translates (transformer_big)")
     parser.add_argument("--hardware", action="append", choices=list(HARDWARE), help="more than once for several (all)")
-    parser.add_argument("--tokens", type=int, default=400_000, help="target tokens in a batch (400,000)")
-    parser.add_argument("--own_tokens", type=int, default=16_000, help="those of a device if the batch grows (16,000)")
-    parser.add_argument("--length", type=int, default=32, help="tokens of a sentence on either side (32)")
+    parser.add_count("tokens", 400_000, "target tokens in a batch")
+    parser.add_count("own_tokens", 16_000, "those of a device if the batch grows")
+    parser.add_count("length", 32, "tokens of a sentence on either side")
     parser.add_argument(
         "--utilization", type=float, default=0.4, help="share of the peak that one device reaches (0.4, an assumption)"
     )
-    parser.add_argument("--output", type=Path, help="file to write the tables into as well")
+    parser.add_output()
     options = parser.parse_args(arguments)
     if not 0 < options.utilization <= 1:
         parser.error(f"--utilization must be above 0 and at most 1. Received: {options.utilization}")
-    for count in ("tokens", "own_tokens", "length"):
-        if getattr(options, count) < 1:
-            parser.error(f"--{count} must be positive. Received: {getattr(options, count)}")
     try:
         work = work_of(options.model, options.length, VOCABULARY)
     except InputError as error:
@@ -268,10 +262,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             lines += ["", f"### {name}, {batch:,} tokens in the batch of {what}", ""]
             lines += section(name, work, batch, options.utilization, grows)
         lines += ["", f"Figures of {name}: {HARDWARE[name].source}."]
-    text = "\n".join(lines) + "\n"
-    print(text, end="")
-    if options.output:
-        options.output.write_text(text, encoding="utf-8")
+    write_page("\n".join(lines) + "\n", options.output)
     return 0
 
 

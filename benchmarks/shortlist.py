@@ -65,7 +65,7 @@ def measure(model: str, vocabulary: int, size: int, rounds: int, sentences: int 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
-    parser = MeasurementParser("python -m benchmarks.shortlist", __doc__, rounds=9)
+    parser = MeasurementParser("shortlist", __doc__, rounds=9)
     parser.add_argument("--model", default="student_tiny", help="name of a translator of Transformer blocks")
     parser.add_count("vocabulary", 8_000, "tokens")
     parser.add_count("shortlist", 1_000, "tokens of a batch")

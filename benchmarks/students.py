@@ -183,7 +183,7 @@ def plot(case: Case, measurements: Result, file: Path) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
-    parser = MeasurementParser("python -m benchmarks.students", __doc__, rounds=7)
+    parser = MeasurementParser("students", __doc__, rounds=7)
     parser.add_argument("teacher", type=Path, help="work directory of a trained transformer_tiny")
     parser.add_argument("student", type=Path, help="work directory of a translator with a shortlist")
     parser.add_argument("--data", metavar="SPEC", required=True, help="pairs, whose test split is translated")

@@ -238,7 +238,7 @@ def section(case: Case, measurements: Result) -> str:
 
 def main(arguments=None) -> int:
     """Runs the command; returns its exit status."""
-    parser = MeasurementParser("python -m benchmarks.training", __doc__, rounds=15)
+    parser = MeasurementParser("training", __doc__, rounds=15)
     parser.add_cases([*CASES, EPOCH, START])
     parser.add_argument("--data", metavar="SPEC", help="the text of the case epoch, text:DIR:SRC-TGT")
     parser.add_contestants()

@@ -2,7 +2,6 @@
 
 import argparse
 import dataclasses
-import fnmatch
 import functools
 import hashlib
 import importlib.metadata
@@ -14,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.command import write_page
 from benchmarks.parity.families import FAMILIES, Family
 from benchmarks.parity.inputs import arabic_words, beginnings, hostile_lines, read_lines, sentences
 from benchmarks.parity.measure import Comparison, Result
@@ -33,16 +33,12 @@ SHOWN = 3
 """The number of differences of a kind on the page."""
 
 
-def run(options: argparse.Namespace, command: str) -> int:
+def run(options: argparse.Namespace, chosen: Sequence[Family], command: str) -> int:
     """Runs the comparison and writes its tables; returns the exit status.
 
     The page includes the families that were measured before with the same settings.
     """
     families = [family for family in FAMILIES if family.vocabulary or not options.only]
-    chosen = [family for family in families if fnmatch.fnmatchcase(family.name, options.family)]
-    if not chosen:
-        print(f"No family matches. Received: --family {options.family!r}", file=sys.stderr)
-        return 2
     divisor = 10 if options.quick else 1
     read = read_lines(options.text)
     every = divisor if options.lines is None else max(1, round(len(read) / options.lines))
@@ -66,10 +62,7 @@ def run(options: argparse.Namespace, command: str) -> int:
         else:
             results.append(Result.of(result))
     text = markdown(results, missing, command, SHOWN)
-    print(text, end="")
-    output = options.output or (None if options.quick or options.only else PAGE)
-    if output is not None:
-        output.write_text(text, encoding="utf-8")
+    write_page(text, options.output or (None if options.quick or options.only else PAGE))
     return 1 if "it failed" in missing.values() else 0
 
 

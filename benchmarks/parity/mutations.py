@@ -6,21 +6,20 @@ by the reference and imported here. If the reference cannot load it, or initiali
 
 import copy
 import dataclasses
-import fnmatch
 import json
 import os
 import shutil
-import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import keras
 import torch
 
-from benchmarks.parity.families import FAMILIES, Family
+from benchmarks.command import write
+from benchmarks.parity.families import Family
 from benchmarks.parity.hugging_face import functions
 from benchmarks.parity.measure import Comparison
 from benchmarks.parity.reference import MAX_LENGTH, Reference
@@ -164,20 +163,15 @@ def _outcome(folder: Path, key: str, family: Family, reference: Reference, load:
     return AGREE
 
 
-def mutate(pretrained: Path, pattern: str, output: Path | None) -> int:
-    """Prints and writes a table for each family with a matching name; returns 1 if ours is wrong anywhere."""
+def mutate(pretrained: Path, families: Sequence[Family], output: Path | None) -> int:
+    """Prints and writes a table for each family with a `config.json`; returns 1 if ours is wrong anywhere."""
     tables = []
-    for family in FAMILIES:
-        if family.source != "hf" or not fnmatch.fnmatchcase(family.name, pattern):
-            continue
-        with tempfile.TemporaryDirectory() as folder:
-            tables.append(table(family.name, run(family, pretrained, Path(folder))))
-        print(tables[-1], flush=True)
-    if not tables:
-        print(f"No family matches. Received: --family {pattern!r}", file=sys.stderr)
-        return 2
-    if output is not None:
-        output.write_text("\n".join(tables), encoding="utf-8")
+    for family in families:
+        if family.source == "hf":
+            with tempfile.TemporaryDirectory() as folder:
+                tables.append(table(family.name, run(family, pretrained, Path(folder))))
+            print(tables[-1], flush=True)
+    write("\n".join(tables), output)
     return int(any(WRONG in text for text in tables))
 
 

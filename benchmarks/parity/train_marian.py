@@ -1,11 +1,9 @@
 """Trains a small Marian with PyTorch and transformers alone, and writes it in the format of the hub.
 
-The result is a checkpoint that other software has trained, without any code of this project.
+The result is a checkpoint that other software has trained: model and training use no code of this project.
 """
 
-import argparse
 import dataclasses
-import importlib.util
 import itertools
 import json
 import os
@@ -16,6 +14,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from benchmarks.command import CommandParser
+from zoo.errors import InputError
 
 PACKAGES = ("torch", "transformers", "sentencepiece")
 SIDES = ("en", "de")
@@ -64,7 +65,7 @@ class Recipe:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.parity.train_marian", description=__doc__)
+    parser = CommandParser("parity.train_marian", __doc__)
     parser.add_argument(
         "--text", type=Path, required=True, metavar="DIR", help="folder with {train,val}.en and .de, a sentence a line"
     )
@@ -77,19 +78,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--threads", type=int, default=1, help="threads of PyTorch, default 1")
     options = vars(parser.parse_args(arguments))
     text, output, threads = (options.pop(name) for name in ("text", "output", "threads"))
-    for package in PACKAGES:
-        if importlib.util.find_spec(package) is None:
-            return _fail(f"{package} is not installed; the training needs it: pip install {package}")
+    parser.require(*PACKAGES)
     for name, side in itertools.product(("train", "val"), SIDES):
         if not (text / f"{name}.{side}").is_file():
-            return _fail(f"--text must have {name}.{side}. Received: {text}")
+            parser.error(f"--text must contain {name}.{side}. Received: {text}")
     os.environ |= {"TRANSFORMERS_VERBOSITY": "error", "HF_HUB_OFFLINE": "1"}
     output.mkdir(parents=True, exist_ok=True)
-    return train(text, output, Recipe(**options), threads)
+    try:
+        train(text, output, Recipe(**options), threads)
+    except InputError as error:
+        parser.error(str(error))
+    return 0
 
 
-def train(text: Path, output: Path, recipe: Recipe, threads: int) -> int:
-    """Trains the model until its time ends, and returns the exit status.
+def train(text: Path, output: Path, recipe: Recipe, threads: int) -> None:
+    """Trains the model until its time ends.
 
     Args:
         text: The folder of sentences.
@@ -109,7 +112,7 @@ def train(text: Path, output: Path, recipe: Recipe, threads: int) -> int:
     if (output / CHECKPOINT).is_file():
         state = torch.load(output / CHECKPOINT, weights_only=True)
         if state["recipe"] != dataclasses.asdict(recipe):
-            return _fail(f"{output} has a training of another recipe: {state['recipe']}")
+            raise InputError(f"{output} contains a training of another recipe: {state['recipe']}")
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
         torch.set_rng_state(state["random"])
@@ -145,7 +148,6 @@ def train(text: Path, output: Path, recipe: Recipe, threads: int) -> int:
             saved = seconds
     _save(model, optimizer, recipe, step, seconds, output)
     print(json.dumps({"steps": step, "minutes": round(seconds / 60, 1), "val_loss": _held_out(model, held_out)}))
-    return 0
 
 
 def _write_tokenizer(text: Path, output: Path, vocab_size: int) -> None:
@@ -288,11 +290,6 @@ def _save(model: Any, optimizer: Any, recipe: Recipe, step: int, seconds: float,
     temporary = output / f".tmp-{CHECKPOINT}"
     torch.save(state, temporary)
     temporary.replace(output / CHECKPOINT)
-
-
-def _fail(message: str) -> int:
-    print(message, file=sys.stderr)
-    return 2
 
 
 if __name__ == "__main__":

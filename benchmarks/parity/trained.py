@@ -1,6 +1,5 @@
 """Imports a trained Marian, and prints BLEU of a test set with both libraries, and how many translations are equal."""
 
-import argparse
 import os
 import sys
 import tempfile
@@ -8,13 +7,15 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.command import CommandParser
+
 MAX_LENGTH = 100
 SIDES = ("en", "de")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.parity.trained", description=__doc__)
+    parser = CommandParser("parity.trained", __doc__)
     parser.add_argument(
         "--checkpoint", type=Path, required=True, metavar="DIR", help="folder that benchmarks.parity.train_marian wrote"
     )
@@ -22,8 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     paths = [options.text / f"test.{side}" for side in SIDES]
     if absent := [str(path) for path in (options.checkpoint / "config.json", *paths) if not path.is_file()]:
-        print(f"There must be {', '.join(absent)}", file=sys.stderr)
-        return 2
+        parser.error(f"The following files are missing: {', '.join(absent)}")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ |= {"TRANSFORMERS_VERBOSITY": "error", "HF_HUB_OFFLINE": "1"}
     warnings.simplefilter("ignore")  # of the other software

@@ -19,7 +19,7 @@ CASES = ("start", "sentence", "clients", "latency", "throughput", "swaps", "soak
 
 def main(arguments=None) -> int:
     """Runs the command; returns its exit status."""
-    parser = MeasurementParser("python -m benchmarks.serving", __doc__, rounds=640, unit="turns of latency")
+    parser = MeasurementParser("serving", __doc__, rounds=640, unit="turns of latency")
     parser.add_argument("workdirs", nargs="+", type=Path, metavar="WORKDIR", help="a trained translator")
     parser.add_argument("--text", required=True, type=Path, help="source sentences, one a line")
     parser.add_argument("--case", action="append", choices=CASES, help="a case, more than once for several (all)")
