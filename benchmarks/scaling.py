@@ -72,7 +72,7 @@ class Work:
     Attributes:
         weights: P.
         operations: F, additions and multiplications of a forward pass for a target token and its share of the source.
-        kept: Bytes of all results of a forward pass for a target token, in bfloat16.
+        activations: Bytes of all results of a forward pass for a target token, in bfloat16.
         features: D.
         sums: R, products of a forward pass that are distributed over the devices that share the weights: one for each
             attention and each feed-forward layer.
@@ -80,7 +80,7 @@ class Work:
 
     weights: int
     operations: float
-    kept: float
+    activations: float
     features: int
     sums: int
 
@@ -130,7 +130,7 @@ def work_of(name: str, length: int, vocabulary: int) -> Work:
     return Work(
         weights=cost.weights,
         operations=(cost.multiplications + cost.additions) / length,
-        kept=cost.bytes / 2 / length,  # half as many in bfloat16
+        activations=cost.bytes / 2 / length,  # half as many in bfloat16
         features=options.model_dim,
         sums=5 * options.num_layers,  # two of an encoder layer, three of a decoder layer
     )
@@ -165,7 +165,9 @@ def predict(
         compute=3 * work.operations * tokens / mesh.devices / (utilization * hardware.peak),
         wire=wire,
         sent=_moved(activations, mesh.model) + _moved(gradients, mesh.data),
-        memory=2 * gradients + 2 * gradients / (mesh.data if sharded_moments else 1) + work.kept * own / mesh.model,
+        memory=2 * gradients
+        + 2 * gradients / (mesh.data if sharded_moments else 1)
+        + work.activations * own / mesh.model,
     )
 
 

@@ -165,11 +165,11 @@ def masks_come_with_the_tensors(subject):
     layer, mask = subject.build(), random_mask(subject, "value_mask")
     plain, carriers = _masked_inputs(subject, mask, subject.memory)
     expected, _ = subject.run(layer, plain, **hide_keys(subject, mask))
-    found = to_numpy(subject.call(layer, carriers)[0])
-    real = mask if subject.is_self_attention else np.ones(found.shape[:2], bool)
-    ignored = relative_distance(found[real], subject.run(layer, plain)[0][real]) < FLOAT32
+    output = to_numpy(subject.call(layer, carriers)[0])
+    real = mask if subject.is_self_attention else np.ones(output.shape[:2], bool)
+    ignored = relative_distance(output[real], subject.run(layer, plain)[0][real]) < FLOAT32
     problems = "ignored" if ignored else "not the output with the same mask as an argument"
-    require(relative_distance(found[real], expected[real]) < FLOAT32, problems)
+    require(relative_distance(output[real], expected[real]) < FLOAT32, problems)
 
 
 @check("Keras")
@@ -200,8 +200,8 @@ def output_is_zero_where_all_is_masked(subject):
         for scores in subject.with_or_without_scores:
             output, _ = subject.run(layer, inputs, scores=scores, **masks)
             if np.any(output[0]):
-                asked = "with scores" if scores else "without scores"
-                problems.append(f"`{subject.argument(role)}`, {asked}: up to {np.abs(output[0]).max():.2g}")
+                call = "with scores" if scores else "without scores"
+                problems.append(f"`{subject.argument(role)}`, {call}: up to {np.abs(output[0]).max():.2g}")
     require_none(problems)
 
 
@@ -249,11 +249,11 @@ def asking_for_the_scores_changes_nothing(subject):
     inputs, problems = subject.inputs(), []
     for dropout, training in ((0.0, False), (0.5, False), (0.5, True)):
         for name, masks in _situations(subject):
-            plain, asked = (
+            plain, with_scores = (
                 subject.run(subject.build(dropout=dropout), inputs, scores=scores, training=training, **masks)[0]
                 for scores in (False, True)
             )
-            distance = relative_distance(asked, plain)
+            distance = relative_distance(with_scores, plain)
             if distance > FLOAT32:
                 when = "" if not dropout else ", dropout in training" if training else ", dropout at inference"
                 problems.append(f"{name}{when}: the output changes by {distance:.2g}")
@@ -492,8 +492,8 @@ def the_config_makes_the_same_layer(subject):
     layer, inputs = subject.build("mixed_bfloat16", 0.25), subject.inputs()
     config = json.loads(json.dumps(layer.get_config()))
     again = type(layer).from_config(config)
-    found = json.loads(json.dumps(again.get_config()))
-    differing = [name for name in config if found.get(name) != config[name]]
+    config_again = json.loads(json.dumps(again.get_config()))
+    differing = [name for name in config if config_again.get(name) != config[name]]
     require(not differing, f"`{'`, `'.join(differing)}` changed")
     subject.run(again, inputs)
     again.set_weights(layer.get_weights())
@@ -508,5 +508,5 @@ def a_saved_model_reloads(subject):
     with tempfile.TemporaryDirectory() as folder:
         model.save(Path(folder) / "model.keras")
         loaded = keras.saving.load_model(Path(folder) / "model.keras")
-    found = to_numpy(loaded([ops.convert_to_tensor(value) for value in inputs.values()]))
-    require(np.array_equal(found, subject.run(layer, inputs)[0]), "another output")
+    output = to_numpy(loaded([ops.convert_to_tensor(value) for value in inputs.values()]))
+    require(np.array_equal(output, subject.run(layer, inputs)[0]), "another output")

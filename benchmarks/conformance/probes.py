@@ -27,8 +27,8 @@ def require_none(problems):
     require(not problems, "; ".join(problems))
 
 
-def require_close(found, expected, problem="off by", tolerance=FLOAT32):
-    distance = relative_distance(found, expected)
+def require_close(actual, expected, problem="off by", tolerance=FLOAT32):
+    distance = relative_distance(actual, expected)
     require(distance < tolerance, f"{problem} {distance:.2g}")
 
 

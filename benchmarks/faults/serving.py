@@ -225,7 +225,7 @@ def export_on_full_disk(stage: Stage) -> Iterator[Attempt]:
         yield Attempt(held, f"files of at most {limit} bytes: {result.returncode}, {left}, {result.stderr}")
 
 
-_ANSWERED = "a status that says what is wrong; it goes on, and logs no traceback"
+_ANSWERED = "a status that names the problem; the server continues, and logs no traceback"
 CASES = [
     Case(
         "export: files cannot grow, as on a full disk",

@@ -240,7 +240,7 @@ CASES = [
     ),
     Case(
         "training: files cannot grow, as on a full disk",
-        "one line, exit status 1; --resume goes on",
+        "one line, exit status 1; --resume continues",
         small_files,
         4,
         40,

@@ -66,8 +66,8 @@ def measure(options: argparse.Namespace, began: float) -> None:
             runner.run(chosen(options))
         finally:
             runner.close()
-            kept, lost = cache.pack(compiled, options.output / ARCHIVE)
-    print(f"{kept} compiled files are in {ARCHIVE}, {lost} exceeded its limit", flush=True)
+            packed, others = cache.pack(compiled, options.output / ARCHIVE)
+    print(f"{packed} compiled files are in {ARCHIVE}, {others} exceeded its limit", flush=True)
     lines = [*([TINY, ""] if options.tiny else []), *goal_table("goal", goals(results))]
     (options.output / "goals.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
     print("\n".join(lines), flush=True)

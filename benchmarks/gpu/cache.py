@@ -20,20 +20,20 @@ def pack(folder: Path, archive: Path, limit: int = LIMIT) -> tuple[int, int]:
         The number of packed files, and that of the others.
     """
     files = sorted((path for path in folder.rglob("*") if path.is_file()), key=lambda path: path.stat().st_mtime)
-    packed, lost = io.BytesIO(), 0
+    packed, others = io.BytesIO(), 0
     # JAX's files are compressed already, so that a higher level would take time for little gain.
     with tarfile.open(fileobj=packed, mode="w:gz", compresslevel=1) as tar:
         for path in files:
             # An upper bound, with the header of the file and the end of the archive.
             if packed.tell() + _compressed_at_most(path) > limit:
-                lost += 1
+                others += 1
                 continue
             tar.add(path, path.relative_to(folder).as_posix())
             tar.fileobj.flush()  # type: ignore[union-attr]
     temporary = archive.with_suffix(".part")
     temporary.write_bytes(packed.getvalue())
     os.replace(temporary, archive)
-    return len(files) - lost, lost
+    return len(files) - others, others
 
 
 def unpack(archive: Path, folder: Path) -> int:

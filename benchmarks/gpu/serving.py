@@ -102,13 +102,13 @@ def take_turns(turn: Callable[[], Any], finish: Callable[[], Any], task: Mapping
     for _ in range(task["warm_up"]):
         turn()
     finish()
-    seconds, each = [], max(1, task["turns"] // task["groups"])
+    seconds, turns = [], max(1, task["turns"] // task["groups"])
     for _ in range(task["groups"]):
         started = time.perf_counter()
-        for _ in range(each):
+        for _ in range(turns):
             turn()
         finish()
-        seconds.append((time.perf_counter() - started) / each)
+        seconds.append((time.perf_counter() - started) / turns)
     return seconds
 
 
@@ -139,7 +139,7 @@ def described(seconds: Sequence[float], units: float, unit: str, operations: flo
         "rate": units / median,
         "unit": unit,
         "milliseconds": 1000 * median,
-        "groups_ms": [1000 * each for each in seconds],
+        "groups_ms": [1000 * value for value in seconds],
         "operations": operations,
         "share_of_peak": operations / median / peak if peak and operations else None,
     }
