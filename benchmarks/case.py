@@ -59,6 +59,15 @@ class Target:
         return _matches(label, self.peers) and not _matches(label, self.without)
 
 
+def in_groups(contestants: Sequence[Contestant], key: str, groups: Mapping[str, Any]) -> tuple[Contestant, ...]:
+    """Returns the contestants in each group, with the value of the group as `key` of their work."""
+    return tuple(
+        dataclasses.replace(contestant, group=group, work={key: value, **contestant.work})
+        for group, value in groups.items()
+        for contestant in contestants
+    )
+
+
 def _matches(label: str, patterns: Iterable[str]) -> bool:
     return any(fnmatch.fnmatchcase(label, pattern) for pattern in patterns)
 

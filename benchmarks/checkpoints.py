@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.case import Case, Contestant, Target
+from benchmarks.case import Case, Contestant, Target, in_groups
 from benchmarks.command import MeasurementParser, Report, load_or_measure_case
 from benchmarks.decoding import BATCH, PART, SEARCHES, column_of_ratios, columns_of_times, our_versions
 from benchmarks.measure import Result, measure
@@ -45,14 +45,6 @@ def _theirs(name: str, function: str, note: str, **work: Any) -> Contestant:
     return Contestant(name, f"benchmarks.peers.checkpoints:{function}", work, note=note)
 
 
-def _in_groups(contestants: Sequence[Contestant], key: str, groups: dict[str, int]) -> tuple[Contestant, ...]:
-    return tuple(
-        dataclasses.replace(contestant, group=group, work={key: value, **contestant.work})
-        for group, value in groups.items()
-        for contestant in contestants
-    )
-
-
 def _targets(groups: Sequence[str], *targets: tuple[str, float]) -> tuple[Target, ...]:
     return tuple(
         Target(f"{peer}, {group}" if group else peer, (f"zoo*{group}",), (f"{peer}*{group}",), bound)
@@ -65,7 +57,7 @@ CASES = {
     TRANSLATION: Case(
         TRANSLATION,
         f"OPUS-MT: 6 + 6 layers, D 512, inside 2,048, 8 heads; {BATCH} sentences, {STEPS} steps",
-        _in_groups(
+        in_groups(
             (
                 _ours("zoo", "whole", "all in one batch"),
                 _ours("zoo, in parts", "parts", f"parts of {PART} sentences with a thread each"),
@@ -93,7 +85,7 @@ CASES = {
     GENERATION: Case(
         GENERATION,
         f"GPT-2: 12 layers, D 768, 12 heads, 124 million weights; {NEW} tokens after {WORDS}, greedy",
-        _in_groups(
+        in_groups(
             (
                 _ours("zoo", "whole", ""),
                 _theirs("transformers", "generate_with_transformers", ""),

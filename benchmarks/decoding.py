@@ -21,14 +21,14 @@ import json
 import random
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.case import ZOO, Case, Contestant, Target
+from benchmarks.case import ZOO, Case, Contestant, Target, in_groups
 from benchmarks.command import MeasurementParser, Report, load_or_measure_case
 from benchmarks.measure import Result, measure
 from benchmarks.parallel_text import read_text, with_absolute_path
@@ -41,6 +41,7 @@ REQUEST, TEST_SET, SENTENCE = "request", "test_set", "sentence"
 SENTENCES = 40  # of the case `sentence`
 CTRANSLATE2 = "CTranslate2"
 SEARCHES = {"greedy": 1, "beam 5": 5}
+BEAM = {"beam 5": 5}
 MAX_TEST_SETS = 3  # turns of a test set with untrained models, which take up to minutes each
 POSITIONS = 600  # of CTranslate2's table
 METHOD = (
@@ -102,15 +103,7 @@ PEERS = (
 )
 
 
-def _in_each_search(contestants: Sequence[Contestant], searches: Sequence[str]) -> tuple[Contestant, ...]:
-    return tuple(
-        dataclasses.replace(contestant, group=search, work={"beam": SEARCHES[search], **contestant.work})
-        for search in searches
-        for contestant in contestants
-    )
-
-
-def _targets(searches: Sequence[str], *targets: tuple[str, float, Sequence[str], Sequence[str]]) -> tuple[Target, ...]:
+def _targets(searches: Iterable[str], *targets: tuple[str, float, Sequence[str], Sequence[str]]) -> tuple[Target, ...]:
     """Returns targets in each search, from a description, a bound, prefixes of peers, and those of excluded ones."""
     return tuple(
         Target(
@@ -134,9 +127,9 @@ CASES = {
     REQUEST: Case(
         REQUEST,
         f"{BATCH} sentences of {LENGTH} tokens, {LENGTH} steps, vocabulary 10,000",
-        _in_each_search((*OUR_EXPORTS, *CTRANSLATE2_REQUESTS, *PEERS[:2], _KERASHUB, *PEERS[2:]), ("greedy", "beam 5")),
+        in_groups((*OUR_EXPORTS, *CTRANSLATE2_REQUESTS, *PEERS[:2], _KERASHUB, *PEERS[2:]), "beam", SEARCHES),
         _targets(
-            ("greedy", "beam 5"),
+            SEARCHES,
             ("OpenNMT-tf and Hugging Face", 2.0, ("OpenNMT-tf", "Hugging Face"), ()),
             ("all peers but CTranslate2", 2.0, ("",), (CTRANSLATE2,)),
             _FASTER_THAN_CTRANSLATE2,
@@ -147,8 +140,8 @@ CASES = {
     TEST_SET: Case(
         TEST_SET,
         f"A test set, batches of {BATCH}, as many steps as the longest sentence of a batch has tokens",
-        _in_each_search((OUR_EVALUATION, CTRANSLATE2_BATCHES, *PEERS), ("beam 5",)),
-        _targets(("beam 5",), _FASTER_THAN_CTRANSLATE2, ("all other peers", 3.0, ("",), (CTRANSLATE2,))),
+        in_groups((OUR_EVALUATION, CTRANSLATE2_BATCHES, *PEERS), "beam", BEAM),
+        _targets(BEAM, _FASTER_THAN_CTRANSLATE2, ("all other peers", 3.0, ("",), (CTRANSLATE2,))),
         _WORK,
         warm_up=0,
     ),
@@ -158,19 +151,19 @@ TRAINED_CASES = {
     REQUEST: Case(
         REQUEST,
         f"{BATCH} sentences of about {LENGTH} tokens",
-        _in_each_search((*OUR_EXPORTS, *CTRANSLATE2_REQUESTS), ("greedy", "beam 5")),
+        in_groups((*OUR_EXPORTS, *CTRANSLATE2_REQUESTS), "beam", SEARCHES),
         work=_TRAINED_WORK,
     ),
     TEST_SET: Case(
         TEST_SET,
         f"All sentences, batches of {BATCH}",
-        _in_each_search((OUR_EVALUATION, CTRANSLATE2_BATCHES), ("beam 5",)),
+        in_groups((OUR_EVALUATION, CTRANSLATE2_BATCHES), "beam", BEAM),
         work=_TRAINED_WORK,
     ),
     SENTENCE: Case(
         SENTENCE,
         f"{SENTENCES} sentences, one at a time",
-        _in_each_search(
+        in_groups(
             (
                 OUR_EXPORTS[0],
                 _export("zoo, XLA", "compiled", "compiled"),
@@ -184,9 +177,10 @@ TRAINED_CASES = {
                     **_THEIRS,
                 ),
             ),
-            ("greedy", "beam 5"),
+            "beam",
+            SEARCHES,
         ),
-        _targets(("greedy", "beam 5"), (CTRANSLATE2, 0.8, (CTRANSLATE2,), ())),
+        _targets(SEARCHES, (CTRANSLATE2, 0.8, (CTRANSLATE2,), ())),
         work={**_TRAINED_WORK, "one_by_one": True},
         warm_up=1,
     ),

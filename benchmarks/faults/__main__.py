@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from benchmarks.command import CommandParser, write_page
 from benchmarks.faults import serving, training
-from benchmarks.faults.case import Case
-from benchmarks.faults.table import markdown, run_cases
+from benchmarks.faults.table import Case, markdown, run_cases
 from benchmarks.process import ROOT
 
 PAGE = ROOT / "docs" / "faults.md"

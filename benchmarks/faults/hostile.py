@@ -13,8 +13,8 @@ import grpc
 import hypothesis
 from hypothesis import strategies
 
-from benchmarks.faults.case import Attempt, Stage
 from benchmarks.faults.served import SECONDS, TEXT, Attacked, attacked, classifier
+from benchmarks.faults.table import Attempt, Stage
 from benchmarks.serving.protocol import METHOD, MODEL
 from benchmarks.serving.server import HOST
 from export.wire.protos import classification_pb2, predict_pb2, tensor_pb2

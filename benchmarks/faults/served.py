@@ -9,7 +9,7 @@ from pathlib import Path
 import grpc
 import numpy as np
 
-from benchmarks.faults.case import Stage
+from benchmarks.faults.table import Stage
 from benchmarks.faults.training import finished
 from benchmarks.serving.protocol import MODEL
 from benchmarks.serving.server import HOST, OPTIONS, Server, serving

@@ -16,8 +16,8 @@ from pathlib import Path
 import grpc
 
 from benchmarks.faults import hostile
-from benchmarks.faults.case import Attempt, Case, Stage
 from benchmarks.faults.served import SECONDS, Attacked, attacked, scale_request, scaling
+from benchmarks.faults.table import Attempt, Case, Stage
 from benchmarks.faults.training import finished, is_one_line, limit_files
 from benchmarks.process import ROOT
 from benchmarks.serving.connections import call, greet

@@ -1,4 +1,4 @@
-"""Runs the cases and writes the table."""
+"""The fault table: what a case is and may use, how cases are run, and the page."""
 
 import contextlib
 import datetime
@@ -8,15 +8,61 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-from benchmarks.faults.case import Attempt, Case, Stage
 from benchmarks.report import machine_and_commit, table
 
 TITLE = "# What was tried, and what held"
 QUICK = 10  # times fewer tries, in as many times less time
+
+
+class Attempt(NamedTuple):
+    """One try: whether the promise held, and what happened, for the report of a promise that did not."""
+
+    held: bool
+    story: str
+    times: int = 1  # how often it counts
+    measurement: str = ""  # for the table
+
+
+@dataclass
+class Stage:
+    """The resources of a case: its own folder and random generator, and the limits on its tries and seconds.
+
+    The folder `shared` is filled by the first case that needs its contents. All cases end by `deadline`.
+    """
+
+    folder: Path
+    chance: random.Random
+    tries: int
+    seconds: float
+    shared: Path
+    deadline: float  # of `time.monotonic`
+
+    def __post_init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Restarts the clock, once the target of the fault is running."""
+        self.end = min(self.deadline, time.monotonic() + self.seconds)
+
+    def left(self) -> float:
+        """Returns the remaining seconds, at least one."""
+        return max(1.0, self.end - time.monotonic())
+
+
+@dataclass(frozen=True)
+class Case:
+    """A row of the table: what is tried, what must hold, and the limits on tries and seconds."""
+
+    tried: str
+    promise: str
+    attempts: Callable[[Stage], Iterator[Attempt]]
+    tries: int
+    seconds: float
 
 
 @dataclass(frozen=True)

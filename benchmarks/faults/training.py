@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.faults.case import Attempt, Case, Stage
+from benchmarks.faults.table import Attempt, Case, Stage
 from benchmarks.process import ROOT
 
 RUN = ("--model", "cnn_classifier", "--data", "senses")
