@@ -14,9 +14,9 @@ from pathlib import Path
 from tqdm import tqdm
 
 from benchmarks import attention, decoding, growth, training
-from benchmarks.command import CommandParser, write
-from benchmarks.process import ROOT
-from benchmarks.store import load_or_measure
+from benchmarks.runner.command import CommandParser, write
+from benchmarks.runner.process import ROOT
+from benchmarks.runner.store import load_or_measure
 
 NO_INPUTS = "Not yet measured: pass `--workdir`, a trained `transformer_tiny`, and `--text`, source sentences."
 

@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.case import Case, Contestant, Target
-from benchmarks.command import MeasurementParser, Report, load_or_measure_case
-from benchmarks.report import Column, Spread, case_section, commit
+from benchmarks.runner.case import Case, Contestant, Target
+from benchmarks.runner.command import MeasurementParser, Report, load_or_measure_case
+from benchmarks.runner.report import Column, Spread, case_section, commit
 
 KERAS, PYTORCH = "benchmarks.peers.keras:attend", "benchmarks.peers.pytorch:attend"
 HALF = ", bfloat16"

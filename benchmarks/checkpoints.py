@@ -18,11 +18,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.case import Case, Contestant, Target, in_groups
-from benchmarks.command import MeasurementParser, Report, load_or_measure_case
 from benchmarks.decoding import BATCH, PART, SEARCHES, column_of_ratios, columns_of_times, our_versions
-from benchmarks.measure import Result, measure
-from benchmarks.report import Column, case_section
+from benchmarks.runner.case import Case, Contestant, Target, in_groups
+from benchmarks.runner.command import MeasurementParser, Report, load_or_measure_case
+from benchmarks.runner.measure import Result, measure
+from benchmarks.runner.report import Column, case_section
 
 TRANSLATION, EMBEDDING, GENERATION = "translation", "embedding", "generation"
 WORDS, STEPS = 15, 24  # words of a sentence, and tokens that translators write

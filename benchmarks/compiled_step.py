@@ -15,7 +15,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from benchmarks.command import CommandParser
+from benchmarks.runner.command import CommandParser
 from training.config.mesh import parse_mesh
 from training.hardware.compiled_step import compile_step, step_cost
 from training.hardware.mesh import Mesh

@@ -28,11 +28,11 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.case import ZOO, Case, Contestant, Target, in_groups
-from benchmarks.command import MeasurementParser, Report, load_or_measure_case
-from benchmarks.measure import Result, measure
 from benchmarks.parallel_text import read_text, with_absolute_path
-from benchmarks.report import Column, Spread, best_median, case_section
+from benchmarks.runner.case import ZOO, Case, Contestant, Target, in_groups
+from benchmarks.runner.command import MeasurementParser, Report, load_or_measure_case
+from benchmarks.runner.measure import Result, measure
+from benchmarks.runner.report import Column, Spread, best_median, case_section
 from benchmarks.training import CASES as TRAINING_CASES
 
 BATCH, LENGTH = 64, 16

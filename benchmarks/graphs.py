@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.command import CommandParser
+from benchmarks.runner.command import CommandParser
 
 TABLE = Path(__file__).with_suffix(".csv")
 SIZE = 10_000  # of all vocabularies

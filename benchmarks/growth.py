@@ -17,10 +17,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from benchmarks.attention import HEADS, keras_layer, sizes
-from benchmarks.case import Case
-from benchmarks.command import MeasurementParser, Report, load_or_measure_case
-from benchmarks.process import ROOT
-from benchmarks.report import median_of, table
+from benchmarks.runner.case import Case
+from benchmarks.runner.command import MeasurementParser, Report, load_or_measure_case
+from benchmarks.runner.process import ROOT
+from benchmarks.runner.report import median_of, table
 
 LENGTHS = (128, 256, 512, 1024, 2048, 4096, 8192)
 TOLERANCE = 0.15

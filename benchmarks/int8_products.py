@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.command import MeasurementParser
-from benchmarks.report import table
+from benchmarks.runner.command import MeasurementParser
+from benchmarks.runner.report import table
 
 SIZES = [(rows, *matrix) for matrix in ((256, 1024), (256, 8000)) for rows in (32, 64, 256, 1024)]
 TINY = [(3, 5, 7)]

@@ -4,8 +4,8 @@ import json
 import time
 from pathlib import Path
 
-from benchmarks.command import CommandParser
-from benchmarks.report import machine_and_commit
+from benchmarks.runner.command import CommandParser
+from benchmarks.runner.report import machine_and_commit
 from training.data.batching import PairBatches
 from training.data.shards.store import TokenShards
 

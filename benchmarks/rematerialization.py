@@ -14,9 +14,9 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.command import CommandParser
-from benchmarks.memory import peak_memory
-from benchmarks.process import ROOT
+from benchmarks.runner.command import CommandParser
+from benchmarks.runner.memory import peak_memory
+from benchmarks.runner.process import ROOT
 
 STEPS = 2
 

@@ -21,8 +21,8 @@ import sys
 from collections.abc import Sequence
 
 import zoo
-from benchmarks.command import CommandParser, write_page
-from benchmarks.report import table
+from benchmarks.runner.command import CommandParser, write_page
+from benchmarks.runner.report import table
 from training.hardware.peaks import PEAKS
 from zoo.errors import InputError
 

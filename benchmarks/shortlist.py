@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.command import MeasurementParser
 from benchmarks.decoding import BATCH, LENGTH, SEARCHES, random_words, write_untrained_workdir
+from benchmarks.runner.command import MeasurementParser
 
 TRANSLATIONS, ALWAYS = 50, 104
 

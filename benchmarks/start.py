@@ -12,8 +12,8 @@ from typing import Any
 
 from tqdm import tqdm
 
-from benchmarks.process import ROOT, Failed, Process
-from benchmarks.report import Goal, Spread, goal_table, machine_and_commit
+from benchmarks.runner.process import ROOT, Failed, Process
+from benchmarks.runner.report import Goal, Spread, goal_table, machine_and_commit
 
 MODELS = ("rnnsearch", "transformer_tiny")
 LIST_BOUND, FIRST_STEP_BOUND = 0.3, 20.0  # seconds

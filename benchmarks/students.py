@@ -18,12 +18,12 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 
-from benchmarks.case import Case, Contestant, Target
-from benchmarks.command import MeasurementParser, Report
 from benchmarks.decoding import BATCH, PART, SEARCHES, our_versions, write_weights
-from benchmarks.measure import Result, measure
-from benchmarks.process import ROOT
-from benchmarks.report import Column, Spread, case_section, median_of
+from benchmarks.runner.case import Case, Contestant, Target
+from benchmarks.runner.command import MeasurementParser, Report
+from benchmarks.runner.measure import Result, measure
+from benchmarks.runner.process import ROOT
+from benchmarks.runner.report import Column, Spread, case_section, median_of
 
 PLOT = ROOT / "benchmarks" / "students.png"
 TEACHER, STUDENT, SHORT = "teacher", "student", "student with shortlist"

@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks import start
-from benchmarks.case import ZOO, Case, Contestant, Target
-from benchmarks.command import MeasurementParser, Report, load_or_measure_case
-from benchmarks.measure import Result
 from benchmarks.parallel_text import read_text, with_absolute_path
-from benchmarks.report import Column, Spread, case_section, median_of
-from benchmarks.store import FOLDER, load_or_measure
+from benchmarks.runner.case import ZOO, Case, Contestant, Target
+from benchmarks.runner.command import MeasurementParser, Report, load_or_measure_case
+from benchmarks.runner.measure import Result
+from benchmarks.runner.report import Column, Spread, case_section, median_of
+from benchmarks.runner.store import FOLDER, load_or_measure
 
 PRECISIONS = ("float32", "bfloat16")
 START, EPOCH = "start", "epoch"

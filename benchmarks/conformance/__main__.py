@@ -4,7 +4,7 @@ import os
 import sys
 import warnings
 
-from benchmarks.command import CommandParser, write_page
+from benchmarks.runner.command import CommandParser, write_page
 
 
 def main(arguments=None) -> int:

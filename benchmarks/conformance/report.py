@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from benchmarks.conformance.checks import CHECKS, Check
 from benchmarks.conformance.probes import Broken
 from benchmarks.conformance.subjects import SUBJECTS, Missing, NotApplicable, Subject, find
-from benchmarks.report import machine_and_commit, table
+from benchmarks.runner.report import machine_and_commit, table
 
 PASS, FAIL, NOT_APPLICABLE = "pass", "fail", "n/a"
 CELLS = {PASS: "pass", FAIL: "**fail**", NOT_APPLICABLE: "–"}

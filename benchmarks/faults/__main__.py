@@ -4,10 +4,10 @@ import shlex
 import sys
 from collections.abc import Sequence
 
-from benchmarks.command import CommandParser, write_page
 from benchmarks.faults import serving, training
 from benchmarks.faults.table import Case, markdown, run_cases
-from benchmarks.process import ROOT
+from benchmarks.runner.command import CommandParser, write_page
+from benchmarks.runner.process import ROOT
 
 PAGE = ROOT / "docs" / "faults.md"
 SECONDS = 600  # for all cases

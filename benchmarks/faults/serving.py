@@ -19,7 +19,7 @@ from benchmarks.faults import hostile
 from benchmarks.faults.served import SECONDS, Attacked, attacked, scale_request, scaling
 from benchmarks.faults.table import Attempt, Case, Stage
 from benchmarks.faults.training import finished, is_one_line, limit_files
-from benchmarks.process import ROOT
+from benchmarks.runner.process import ROOT
 from benchmarks.serving.connections import call, greet
 from benchmarks.serving.protocol import METHOD
 from benchmarks.serving.server import HOST, publish, wait_until

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.report import machine_and_commit, table
+from benchmarks.runner.report import machine_and_commit, table
 
 TITLE = "# What was tried, and what held"
 QUICK = 10  # times fewer tries, in as many times less time

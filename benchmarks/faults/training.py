@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.faults.table import Attempt, Case, Stage
-from benchmarks.process import ROOT
+from benchmarks.runner.process import ROOT
 
 RUN = ("--model", "cnn_classifier", "--data", "senses")
 SETTINGS = (

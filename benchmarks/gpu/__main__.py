@@ -21,14 +21,14 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchmarks.command import TINY
 from benchmarks.gpu import cache, plan
 from benchmarks.gpu.contestants import start
 from benchmarks.gpu.figure import Figure
 from benchmarks.gpu.goals import goals
 from benchmarks.gpu.results import Results, commit_here
 from benchmarks.gpu.runner import Runner
-from benchmarks.report import goal_table
+from benchmarks.runner.command import TINY
+from benchmarks.runner.report import goal_table
 
 ARCHIVE = "cache.tar.gz"
 

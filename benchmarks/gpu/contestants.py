@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.gpu.figure import JAX, TORCH
-from benchmarks.process import Process
+from benchmarks.runner.process import Process
 
 ADAPTERS = {JAX: "benchmarks.gpu.on_jax:run", TORCH: "benchmarks.gpu.on_torch:run"}
 SHARE_OF_JAX = "0.55"
@@ -27,7 +27,7 @@ def start(library: str, compiled: Path, output: Path, began: float) -> Process:
         "folder": str(output.resolve()),
         "began": began,
     }
-    command = [sys.executable, "-m", "benchmarks.worker", json.dumps(task)]
+    command = [sys.executable, "-m", "benchmarks.runner.worker", json.dumps(task)]
     return Process(command, variables(library, compiled), output / f"{library}.log")
 
 

@@ -3,7 +3,7 @@
 from benchmarks.gpu.figure import OURS
 from benchmarks.gpu.plan import FIRST_STEP, FLEX, SDPA, TORCH_COMPILED
 from benchmarks.gpu.results import Results
-from benchmarks.report import Goal
+from benchmarks.runner.report import Goal
 
 LANGUAGE_MODEL = "causal_lm_modern, 124 M"
 WINDOW, CAUSAL, ADDITIVE = "attention, window, T=4k", "attention, causal, T=4k", "attention, additive, T=1k"

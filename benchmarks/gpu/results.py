@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.process import ROOT
+from benchmarks.runner.process import ROOT
 
 COLUMNS = (
     "figure",

@@ -7,14 +7,14 @@ from typing import Any, Protocol
 
 from benchmarks.gpu.figure import OURS, Figure
 from benchmarks.gpu.results import Results, as_row
-from benchmarks.process import Failed
+from benchmarks.runner.process import Failed
 
 RESERVE = 5.0
 """Seconds at the end to pack the compiled programs."""
 
 
 class Contestants(Protocol):
-    """The process of a library; see `benchmarks.process.Process`."""
+    """The process of a library; see `benchmarks.runner.process.Process`."""
 
     @property
     def has_ended(self) -> bool: ...

@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from benchmarks.worker import Channel
+from benchmarks.runner.worker import Channel
 from training.hardware.peaks import peak_of
 
 _BAD_STATE = ("CUDA_ERROR", "CUDA error", "cuDNN error", "illegal memory access", "INTERNAL:")

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.command import CommandParser
+from benchmarks.runner.command import CommandParser
 
 PACKAGES = ("tensorflow", "torch", "transformers", "tokenizers", "ctranslate2", "babel")
 

@@ -13,14 +13,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.command import write_page
 from benchmarks.parity.families import FAMILIES, Family
 from benchmarks.parity.inputs import arabic_words, beginnings, hostile_lines, read_lines, sentences
 from benchmarks.parity.measure import Comparison, Result
 from benchmarks.parity.report import markdown
-from benchmarks.process import ROOT
-from benchmarks.report import machine_and_commit
-from benchmarks.store import load_or_measure, stored
+from benchmarks.runner.command import write_page
+from benchmarks.runner.process import ROOT
+from benchmarks.runner.report import machine_and_commit
+from benchmarks.runner.store import load_or_measure, stored
 from training.importing.workdir import import_checkpoint
 
 PAGE = ROOT / "docs" / "parity.md"

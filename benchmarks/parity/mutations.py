@@ -18,11 +18,11 @@ from typing import Any
 import keras
 import torch
 
-from benchmarks.command import write
 from benchmarks.parity.families import Family
 from benchmarks.parity.hugging_face import functions
 from benchmarks.parity.measure import Comparison
 from benchmarks.parity.reference import MAX_LENGTH, Reference
+from benchmarks.runner.command import write
 from training.importing.workdir import import_checkpoint
 from zoo.errors import InputError
 

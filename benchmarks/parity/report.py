@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from benchmarks.parity.measure import BATCH, BEAMS, Count, Result
 from benchmarks.parity.reference import DIM, HEADS, LAYERS, MAX_LENGTH
-from benchmarks.report import table
+from benchmarks.runner.report import table
 
 _WAYS = {
     "greedy, Python": "greedy, Python",

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.command import CommandParser
+from benchmarks.runner.command import CommandParser
 from zoo.errors import InputError
 
 PACKAGES = ("torch", "transformers", "sentencepiece")

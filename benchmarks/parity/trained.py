@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.command import CommandParser
+from benchmarks.runner.command import CommandParser
 
 MAX_LENGTH = 100
 SIDES = ("en", "de")
@@ -44,7 +44,7 @@ def report(checkpoint: Path, texts: Sequence[str], references: Sequence[str]) ->
 
     from benchmarks.parity.families import trained_marian
     from benchmarks.parity.measure import BEAMS, Comparison
-    from benchmarks.report import machine_and_commit, table
+    from benchmarks.runner.report import machine_and_commit, table
     from training.importing.workdir import import_checkpoint
 
     def bleu(answers: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ fold a constant one.
 
 import numpy as np
 
-from benchmarks.memory import extra_memory
+from benchmarks.runner.memory import extra_memory
 
 PASSES = 2  # of which the memory is measured
 

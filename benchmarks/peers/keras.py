@@ -9,7 +9,7 @@ import keras
 
 from benchmarks.peers.attention_pass import random_arrays, serve_attention, shapes
 from benchmarks.peers.batches import WARM_UP, number_of_weights
-from benchmarks.worker import Unavailable
+from benchmarks.runner.worker import Unavailable
 
 CALLED_WITH_A_LIST = ("keras.layers.Attention", "keras.layers.AdditiveAttention")
 CALLED_WITH_A_SEQUENCE = ("zoo.layers.AttentionPooling", "keras.layers.GRU", "keras.layers.Conv1D")

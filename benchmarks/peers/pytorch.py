@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from benchmarks.peers.attention_pass import random_arrays, serve_attention, shapes
 from benchmarks.peers.batches import PAD, serve_training
-from benchmarks.worker import Unavailable
+from benchmarks.runner.worker import Unavailable
 
 
 class SelfAttention(nn.Module):

@@ -5,7 +5,7 @@ from torch.nn import functional
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 from benchmarks.peers.attention_kinds import lengths_of
-from benchmarks.worker import Unavailable
+from benchmarks.runner.worker import Unavailable
 
 
 def slopes(task, device):

@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from benchmarks.process import ROOT
 from benchmarks.results.quality import QualitySection
 from benchmarks.results.rows import FOLDER
 from benchmarks.results.speed import SpeedSection, fell_short
+from benchmarks.runner.process import ROOT
 
 QUALITY_PAGE = ROOT / "training" / "RESULTS.md"
 SPEED_PAGE = ROOT / "benchmarks" / "RESULTS.md"

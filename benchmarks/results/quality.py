@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.report import table
 from benchmarks.results.rows import FOLDER, Row, distance, joined, measured, missed, newest, read, written_goal
+from benchmarks.runner.report import table
 
 MOST = 12  # rows of a table
 _HEAD = "model|settings|decoding|validation|test|runs|weights|training|measured".split("|")

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from benchmarks import report
-from benchmarks.process import ROOT
+from benchmarks.runner import report
+from benchmarks.runner.process import ROOT
 from zoo.errors import InputError, unknown_name
 
 FOLDER = ROOT / "results"

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.report import table
 from benchmarks.results.rows import (
     COLUMNS,
     FOLDER,
@@ -20,6 +19,7 @@ from benchmarks.results.rows import (
     thousands,
     written_goal,
 )
+from benchmarks.runner.report import table
 
 _HEAD = "what|measured|found|goal|reached|hardware|when".split("|")
 _KEY = ("task", "model", "settings", "metric")

@@ -10,8 +10,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.command import MeasurementParser
-from benchmarks.report import machine_and_commit
+from benchmarks.runner.command import MeasurementParser
+from benchmarks.runner.report import machine_and_commit
 from zoo.runtime.startup import without_greeting
 
 CASES = ("start", "sentence", "clients", "latency", "throughput", "swaps", "soak", "hostile")

@@ -15,8 +15,8 @@ from typing import Any
 import grpc
 import numpy as np
 
-from benchmarks.environments import python_of
-from benchmarks.report import table
+from benchmarks.runner.environments import python_of
+from benchmarks.runner.report import table
 from benchmarks.serving.clients import Clients, Tally
 from benchmarks.serving.exports import Exports
 from benchmarks.serving.protocol import MODEL, PROTOCOLS, Response

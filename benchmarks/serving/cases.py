@@ -12,8 +12,8 @@ from pathlib import Path
 import grpc
 import numpy as np
 
-from benchmarks.measure import take_turns
-from benchmarks.report import Goal, Spread, goal_table, table
+from benchmarks.runner.measure import take_turns
+from benchmarks.runner.report import Goal, Spread, goal_table, table
 from benchmarks.serving.attacks import Attack, requests, too_large
 from benchmarks.serving.clients import Clients, Tally
 from benchmarks.serving.connections import connections

@@ -17,10 +17,10 @@ from typing import Any
 import grpc
 import numpy as np
 
-from benchmarks.process import Process
+from benchmarks.runner.process import Process
+from benchmarks.runner.worker import Channel
 from benchmarks.serving.protocol import PROTOCOLS, Protocol, Response
 from benchmarks.serving.server import OPTIONS, SECONDS
-from benchmarks.worker import Channel
 
 PERCENTILES = (50, 95, 99, 100)
 
@@ -93,7 +93,7 @@ class Clients(Process):
     def __init__(self, address: str, requests: Sequence[Sequence[str]], protocol: str = "predict"):
         task = {"adapter": "benchmarks.serving.clients:serve", "address": address, "protocol": protocol}
         task["requests"] = [list(texts) for texts in requests]
-        super().__init__([sys.executable, "-m", "benchmarks.worker", json.dumps(task)])
+        super().__init__([sys.executable, "-m", "benchmarks.runner.worker", json.dumps(task)])
         self.answer()
 
     def answer_each(self) -> list[Response]:

@@ -13,7 +13,7 @@ from typing import TypeVar
 import grpc
 import psutil
 
-from benchmarks.process import Process
+from benchmarks.runner.process import Process
 from benchmarks.serving.protocol import MODEL
 from export.wire.protos import get_model_status_pb2, model_service_pb2_grpc
 

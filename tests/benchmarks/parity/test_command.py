@@ -7,9 +7,9 @@ import unicodedata
 import pytest
 from support import checkpoints
 
-from benchmarks import store
 from benchmarks.parity import __main__ as parity
 from benchmarks.parity.inputs import arabic_words, beginnings, hostile_lines, read_lines, sentences
+from benchmarks.runner import store
 
 
 def refused(arguments, capsys):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from benchmarks.process import Failed
+from benchmarks.runner.process import Failed
 from benchmarks.serving import __main__ as command
 from benchmarks.serving import attacks, beside_ctranslate2, cases, connections
 from benchmarks.serving import server as servers

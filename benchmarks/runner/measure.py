@@ -6,9 +6,9 @@ from typing import Any
 
 from tqdm import tqdm
 
-from benchmarks.case import Case, Contestant
-from benchmarks.process import Failed, Process
-from benchmarks.report import machine_and_commit, median_of
+from benchmarks.runner.case import Case, Contestant
+from benchmarks.runner.process import Failed, Process
+from benchmarks.runner.report import machine_and_commit, median_of
 
 Result = dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""The measuring side of the protocol: a process that responds to lines of JSON; see `benchmarks.worker`."""
+"""The measuring side of the protocol: a process that responds to lines of JSON; see `benchmarks.runner.worker`."""
 
 import contextlib
 import json
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Self, cast
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 
 class Failed(Exception):

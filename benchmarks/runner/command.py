@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from benchmarks.case import Case
-from benchmarks.environments import REQUIREMENTS
-from benchmarks.measure import Result, is_complete, measure
-from benchmarks.store import load_or_measure
+from benchmarks.runner.case import Case
+from benchmarks.runner.environments import REQUIREMENTS
+from benchmarks.runner.measure import Result, is_complete, measure
+from benchmarks.runner.store import load_or_measure
 
 TURNS = "turns that each time is the median of"
 TINY = "**Tiny sizes: these numbers only show that it runs.**"

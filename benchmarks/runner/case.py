@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.environments import python_of
+from benchmarks.runner.environments import python_of
 
 ZOO = "zoo"
 
@@ -18,9 +18,9 @@ class Contestant:
     """A library, a layer or a model that is compared with others."""
 
     name: str  # the names of this library's contestants begin with `ZOO`
-    adapter: str  # the function that runs it, `MODULE:FUNCTION`; see `benchmarks.worker`
+    adapter: str  # the function that runs it, `MODULE:FUNCTION`; see `benchmarks.runner.worker`
     work: Mapping[str, Any] = field(default_factory=dict)  # its part of the task, added to that of the case
-    environment: str = ""  # one of `benchmarks.environments.REQUIREMENTS`; empty for that of this process
+    environment: str = ""  # one of `benchmarks.runner.environments.REQUIREMENTS`; empty for that of this process
     group: str = ""  # contestants of one group take turns with one another: a precision, or a kind of search
     note: str = ""  # how its work differs from that of others
     variables: Mapping[str, str] = field(default_factory=dict)  # additional environment variables of its process
@@ -33,7 +33,7 @@ class Contestant:
     def command(self, task: Mapping[str, Any]) -> list[str]:
         """Returns the program and its arguments; creates a missing environment, or raises `Failed`."""
         python = python_of(self.environment) if self.environment else sys.executable
-        return [python, "-m", "benchmarks.worker", json.dumps({**task, "adapter": self.adapter})]
+        return [python, "-m", "benchmarks.runner.worker", json.dumps({**task, "adapter": self.adapter})]
 
 
 @dataclass(frozen=True)

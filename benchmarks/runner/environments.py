@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from benchmarks.process import ROOT, Failed
+from benchmarks.runner.process import ROOT, Failed
 
 FOLDER = ROOT / "runs" / "peers"
 

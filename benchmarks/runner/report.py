@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.case import Case, Contestant, Target
-from benchmarks.process import ROOT
+from benchmarks.runner.case import Case, Contestant, Target
+from benchmarks.runner.process import ROOT
 
 Result = Mapping[str, Any]
 _RATIOS = ("speed", "processor", "memory")  # kinds of targets that are better the larger they are

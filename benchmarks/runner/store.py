@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.process import ROOT
+from benchmarks.runner.process import ROOT
 
 FOLDER = ROOT / "runs" / "bench"
 

@@ -1,9 +1,9 @@
 """The contestant's side of the protocol: a process that prepares its work, and measures it once for each request.
 
-`python -m benchmarks.worker TASK`, where `TASK` is a JSON object; its `adapter`, `MODULE:FUNCTION`, is called with a
-`Channel`. When it is prepared, the process writes a line of JSON with its introduction, or with the reason why it is
-`unavailable`. Then it writes a line for each line that it reads. It also runs in the environments of the peers, and
-requires nothing but Python there.
+`python -m benchmarks.runner.worker TASK`, where `TASK` is a JSON object; its `adapter`, `MODULE:FUNCTION`, is called
+with a `Channel`. When it is prepared, the process writes a line of JSON with its introduction, or with the reason why
+it is `unavailable`. Then it writes a line for each line that it reads. It also runs in the environments of the peers,
+and requires nothing but Python there.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.memory import peak_memory
+from benchmarks.runner.memory import peak_memory
 
 
 class Unavailable(Exception):
@@ -92,6 +92,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    from benchmarks import worker  # the module that adapters import, so that `Unavailable` is one class
+    from benchmarks.runner import worker  # the module that adapters import, so that `Unavailable` is one class
 
     sys.exit(worker.main())
