@@ -25,7 +25,7 @@ EAGER_CALLS = 50
 ON_PROCESSORS = {"CUDA_VISIBLE_DEVICES": "-1"}
 TINY = {"tiny": True}
 METHOD = (
-    "Forward and backward, with the gradients of inputs and weights; TensorFlow graphs, PyTorch as it is. Time:"
+    "Forward and backward, with the gradients of inputs and weights; TensorFlow graphs, PyTorch eager. Time:"
     " median of {rounds} turns A B A B (quartiles), each contestant in a process of its own. Extra memory: peak"
     " resident set of a pass less that right before it, median of {starts} fresh processes (quartiles)."
 )

@@ -30,8 +30,8 @@ SENTENCES, NEW = 1000, 128  # sentences to embed, and tokens that language model
 PROMPTS = {"1 text": 1, "8 texts": 8}
 METHOD = (
     "Checkpoints of the sizes of public ones with random weights, float32; ours is the SavedModel, text to text, the"
-    " others get numbers of tokens. Nothing ends before its last step. Median of {rounds} turns A B A B"
-    " (quartiles); {threads} threads each, every contestant in a process of its own."
+    " others read ids of tokens. No text ends before its last step. Median of {rounds} turns A B A B (quartiles);"
+    " {threads} threads each, every contestant in a process of its own."
 )
 _OURS = {"variables": {"TF_ENABLE_ONEDNN_OPTS": "0"}}
 

@@ -45,10 +45,10 @@ BEAM = {"beam 5": 5}
 MAX_TEST_SETS = 3  # turns of a test set with untrained models, which take up to minutes each
 POSITIONS = 600  # of CTranslate2's table
 METHOD = (
-    "Untrained Transformers of 4 + 4 layers, D 128, inside 256, 4 heads, float32. Everyone takes as many steps as the"
-    " longest sentence of a batch has tokens, which is checked. Median of {rounds} turns A B A B (quartiles), at most"
+    "Untrained Transformers of 4 + 4 layers, D 128, inside 256, 4 heads, float32. All take as many steps as the longest"
+    " sentence of a batch has tokens, which is checked. Median of {rounds} turns A B A B (quartiles), at most"
     f" {MAX_TEST_SETS} of a test set; {{threads}} threads each, every contestant in a process of its own, every peer in"
-    " an environment of its own. Ours reads and writes text, the peers numbers of tokens."
+    " an environment of its own. Ours reads and writes text, the peers ids of tokens."
 )
 
 _CACHED = "pre-norm; one matrix for all embeddings; keys and values are kept"
@@ -104,7 +104,7 @@ PEERS = (
 
 
 def _targets(searches: Iterable[str], *targets: tuple[str, float, Sequence[str], Sequence[str]]) -> tuple[Target, ...]:
-    """Returns targets in each search, from a description, a bound, prefixes of peers, and those of excluded ones."""
+    """Returns targets in each search; they consist of description, bound, and prefixes of peers and of excluded ones."""
     return tuple(
         Target(
             f"{what}, {search}",
@@ -280,7 +280,10 @@ def write_weights(run: Any, path: Path) -> None:
 def prepare(
     case: Case, run: Any, workdir: Path, texts: Sequence[str], folder: Path, threads: int, **options_of_search: Any
 ) -> Case:
-    """Returns the case with the folder of its inputs, after writing these; `options_of_search` are those of exports."""
+    """Writes weights, texts, ids and exports into a folder, and returns the case with it.
+
+    `options_of_search` are further options of the exports.
+    """
     from export.saved_model import export_saved_model
 
     write_weights(run, folder / "weights.npz")
@@ -312,7 +315,7 @@ def measure_untrained(case: Case, spec: str | None, rounds: int, threads: int, t
 
 
 def our_versions() -> list[str]:
-    """Returns the versions of this project and of what it runs on."""
+    """Returns the versions of this project, Keras and TensorFlow."""
     return [f"{name} {importlib.metadata.version(name)}" for name in ("attention-zoo", "keras", "tensorflow")]
 
 

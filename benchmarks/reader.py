@@ -11,7 +11,7 @@ from training.data.shards.store import TokenShards
 
 
 def measure(folder: Path, batch_tokens: int = 4096, batches: int = 2000) -> dict[str, float]:
-    """Returns the time to open shards of pairs, that of a batch near the start and far on, and the rate of pairs."""
+    """Returns the times to open shards of pairs and to read an early and a late batch, and the rate of pairs."""
     begun, processor = time.perf_counter(), time.process_time()
     shards = TokenShards(folder)
     columns = shards.columns("train")

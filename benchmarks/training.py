@@ -27,7 +27,7 @@ METHOD = (
     f" A B A B (quartiles), of an epoch at most {MAX_EPOCHS};"
     " {threads} threads each, every contestant in a process of its own, every peer in an"
     " environment of its own. Processor time: of all threads, which other work on the machine disturbs less. Peak"
-    " memory: largest resident set of the process, libraries included."
+    " memory: largest resident set of the process, including libraries."
 )
 
 

@@ -165,7 +165,7 @@ def answer_with_checkpoint(channel):
 
 
 def translate_as_evaluation(channel):
-    """Translates with a work directory like `training.evaluate`; `exact_steps` generates as many tokens as read."""
+    """Translates with a work directory like `training.evaluate`, with `exact_steps` into as many tokens as it reads."""
     task, folder = channel.task, Path(channel.task["folder"])
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: task["threads"]])
     use_cores(task["threads"])

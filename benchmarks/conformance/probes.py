@@ -54,7 +54,7 @@ def random_mask(subject, role, seed=0):
 
 
 def offered_roles(subject, *roles):
-    """Returns those of the arguments that the layer has; raises `NotApplicable` if there is none."""
+    """Returns the arguments of `roles` that the layer has; raises `NotApplicable` without any."""
     offered = [role for role in roles if subject.offers(role)]
     if not offered:
         subject.argument(roles[0])

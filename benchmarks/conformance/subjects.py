@@ -233,7 +233,7 @@ _ZOO_HEADS = 3
 
 
 def _zoo_parts(*names):
-    """Returns such a function for a block with attention layers of these names and a feed-forward network."""
+    """Returns the options of a block with attention layers of these names and a feed-forward network; see `_with`."""
 
     def options(policy, dropout):
         attention = find("zoo.layers.MultiHeadAttention")

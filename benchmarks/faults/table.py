@@ -20,7 +20,7 @@ QUICK = 10  # times fewer tries, in as many times less time
 
 
 class Attempt(NamedTuple):
-    """One try: whether the promise held, and what happened, for the report of a promise that did not."""
+    """One try: whether the promise held, and a description for the report of broken promises."""
 
     held: bool
     story: str

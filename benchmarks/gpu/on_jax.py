@@ -71,7 +71,7 @@ class ParallelCompiler:
         return program, compiled.result()
 
     def wait(self, seconds: float) -> tuple[int, int]:
-        """Waits for all programs, up to some seconds; returns the number of compiled ones, and that of all."""
+        """Waits for all programs, up to some seconds; returns the numbers of compiled programs and of all programs."""
         until = time.monotonic() + seconds
         traced = wait(self._traced.values(), timeout=seconds).done
         compiled = [future.result()[1] for future in traced if future.exception() is None]

@@ -119,7 +119,7 @@ class Runner:
         print(f"{figure.label}: {_summary(answer)}", flush=True)
 
     def _task_of(self, figure: Figure) -> dict[str, Any]:
-        """Returns the task of a process; that of a peer contains the operations that were counted for ours."""
+        """Returns the task of a figure, with the number of operations that was counted for ours."""
         counted = self._results.value(figure.name, OURS, "operations")
         return {"operations": counted or 0, **figure.task()}
 

@@ -94,14 +94,14 @@ def read_ids(task):
 
 
 def sentences(task):
-    """Returns batches of sentences of similar length, int32 [B, S], those of the longest first; B is `batch`."""
+    """Returns batches of `batch` sentences of similar length, int32 [B, S], the longest first."""
     rows = sorted(read_ids(task), key=len)
     starts = range(0, len(rows), task["batch"])
     return [padded(rows[start : start + task["batch"]]) for start in starts][::-1]
 
 
 def check_length(source, ids, end=END):
-    """Raises `ValueError` unless the search took as many steps as the source [B, S] is long, without an end."""
+    """Raises `ValueError` unless `ids` has the shape of the source [B, S] and contains no end."""
     if ids.shape != source.shape or (ids == end).any():
         raise ValueError(f"Expected {source.shape} tokens. Received: {ids.shape}, {(ids == end).sum()} ends.")
 

@@ -48,7 +48,7 @@ def make_model(task, lengths):
 
 
 def smoothed_cross_entropy(smoothing):
-    """Returns the loss; that of Keras with smoothing requires one-hot targets, which would be slower."""
+    """Returns the loss; Keras' own smoothing requires one-hot targets, which would be slower."""
 
     def loss(outputs, logits):
         logits = ops.cast(logits, "float32")

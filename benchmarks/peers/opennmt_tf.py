@@ -29,7 +29,7 @@ def transformer(task):
 
 
 def luong(task):
-    """Returns a stack of LSTMs with Luong's attention, that of the library's catalog in the sizes of the task."""
+    """Returns the LSTMs with Luong's attention of the library's catalog, in the sizes of the task."""
     import tensorflow_addons as tfa
 
     options = {"num_layers": task["layers"], "num_units": task["units"], "dropout": task["dropout"]}

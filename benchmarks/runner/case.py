@@ -96,7 +96,7 @@ class Case:
         return {contestant.label: contestant for contestant in self.contestants}[label]
 
     def among(self, prefixes: Sequence[str]) -> "Case":
-        """Returns the case with the contestants whose labels have one of the prefixes, or with all without prefixes."""
+        """Returns the case with the contestants whose labels begin with a prefix; no prefixes mean all contestants."""
         prefixes = tuple(prefixes) or ("",)
         return dataclasses.replace(self, contestants=tuple(c for c in self.contestants if c.label.startswith(prefixes)))
 

@@ -84,7 +84,7 @@ class MeasurementParser(CommandParser):
         self.add_output()
 
     def add_contestants(self, threads: int | None = None) -> None:
-        """Adds the options that choose contestants and the number of their threads, by default that of all cores."""
+        """Adds the options that choose contestants and the number of their threads, by default a thread for each core."""
         threads = threads or len(os.sched_getaffinity(0))
         self.add_argument("--contestant", action="append", default=[], help="prefix of a name, such as zoo (all)")
         self.add_count("threads", threads, "of each contestant")
@@ -94,7 +94,7 @@ class Report:
     """Prints sections as they are finished, and writes them into a file at the end."""
 
     def __init__(self, options: argparse.Namespace):
-        self._output, self._tiny = options.output, getattr(options, "tiny", False)
+        self._output, self._tiny = options.output, options.tiny
         self._sections: list[str] = []
 
     def begin(self, method: str) -> None:

@@ -19,7 +19,7 @@ LARGE, LIMIT = 24 << 20, 16 << 20  # bytes of a large message, and of the limit 
 
 
 class Attack(NamedTuple):
-    """What was sent, the status of its response, or of the connection, and that of the stock server."""
+    """A hostile request or connection: its description, our status, and that of the stock server."""
 
     sent: str
     got: str

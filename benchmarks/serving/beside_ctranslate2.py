@@ -53,7 +53,7 @@ class ServerContestant:
 
 
 def contestants(exports: Exports) -> list[ServerContestant]:
-    """Returns our server without batching and with both kinds of it, and CTranslate2's."""
+    """Returns our server without batching and with both kinds of batching, and CTranslate2's server."""
     plain, dynamic = exports.base(), exports.base(dynamic_batching=True)
     parameters, peer = exports.folder / "batching.txt", exports.folder / "ctranslate2"
     parameters.write_text(BATCHING % available_cores(), encoding="ascii")

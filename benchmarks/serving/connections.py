@@ -107,7 +107,7 @@ def _drop(server: Server, count: int) -> Attack:
 
 
 def _read_slowly(server: Server, texts: Sequence[str]) -> Attack:
-    """Requests long responses, reads nothing for `UNREAD` seconds, and then what the server may send.
+    """Requests long responses, reads nothing for `UNREAD` seconds, and then a window of each.
 
     All readers read at the same time, since gRPC closes a connection that takes nothing for 20 s.
     """
@@ -125,7 +125,7 @@ def _read_slowly(server: Server, texts: Sequence[str]) -> Attack:
 
 
 def _read_window(connection: socket.socket) -> list[str]:
-    """Reads what the server may send; returns a line with the reason if less arrives."""
+    """Reads a window of bytes; returns a line with the reason if fewer arrive."""
     left = WINDOW
     with connection:
         try:
