@@ -104,7 +104,7 @@ PEERS = (
 
 
 def _targets(searches: Iterable[str], *targets: tuple[str, float, Sequence[str], Sequence[str]]) -> tuple[Target, ...]:
-    """Returns targets in each search; they consist of description, bound, and prefixes of peers and of excluded ones."""
+    """Returns targets in each search, from descriptions, bounds, and prefixes of peers and of excluded contestants."""
     return tuple(
         Target(
             f"{what}, {search}",

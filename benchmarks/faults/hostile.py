@@ -15,10 +15,10 @@ from hypothesis import strategies
 
 from benchmarks.faults.served import SECONDS, TEXT, Attacked, attacked, classifier
 from benchmarks.faults.table import Attempt, Stage
-from benchmarks.serving.protocol import METHOD, MODEL
+from benchmarks.serving.protocol import METHOD, MODEL, predict_request
 from benchmarks.serving.server import HOST
 from export.wire.protos import classification_pb2, predict_pb2, tensor_pb2
-from export.wire.tensors import to_array, to_proto
+from export.wire.tensors import to_array
 
 # The statuses of a wrong request; any other is a fault of the server.
 _REFUSALS = set("INVALID_ARGUMENT FAILED_PRECONDITION NOT_FOUND UNIMPLEMENTED OUT_OF_RANGE RESOURCE_EXHAUSTED".split())
@@ -258,12 +258,9 @@ def _faults(server: Attacked) -> Iterator[str]:
         return
     if "Traceback" in server.errors():
         yield f"a traceback in the log: {server.errors()}"
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = MODEL
-    request.inputs["text"].CopyFrom(to_proto([TEXT]))
     try:
         with server.channel() as channel:
-            content = channel.unary_unary(METHOD)(request.SerializeToString(), timeout=SECONDS)
+            content = channel.unary_unary(METHOD)(predict_request([TEXT]).SerializeToString(), timeout=SECONDS)
     except grpc.RpcError as error:
         yield f"a good request gets {error}"
         return

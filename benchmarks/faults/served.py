@@ -7,14 +7,11 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import grpc
-import numpy as np
 
 from benchmarks.faults.table import Stage
 from benchmarks.faults.training import finished
-from benchmarks.serving.protocol import MODEL
+from benchmarks.serving.protocol import Response
 from benchmarks.serving.server import HOST, OPTIONS, Server, serving
-from export.wire.protos import predict_pb2
-from export.wire.tensors import to_proto
 
 SECONDS = 60  # for a response, on a busy machine
 TEXT = "the apple fell from the tree"
@@ -59,14 +56,6 @@ def attacked(base: Path) -> AbstractContextManager[Attacked]:
     return serving(base, kind=Attacked)
 
 
-def scale_request(x: float) -> predict_pb2.PredictRequest:
-    """Returns a request to a model of `scaling`."""
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = MODEL
-    request.inputs["x"].CopyFrom(to_proto(np.array([x], np.float32)))
-    return request
-
-
 def classifier(stage: Stage) -> Path:
     """Returns the base path of an exported text classifier."""
     base = stage.shared / "classifier"
@@ -77,15 +66,24 @@ def classifier(stage: Stage) -> Path:
     return base
 
 
-def scaling(stage: Stage, version: int) -> Path:
-    """Returns the directory of a version of a model that multiplies its input by the number of the version."""
-    folder = stage.shared / "scaling" / str(version)
+def numbering(stage: Stage, version: int) -> Path:
+    """Returns the directory of a version of a model that appends the number of the version to texts."""
+    folder = stage.shared / "numbering" / str(version)
     if not folder.exists():
         import tensorflow as tf
 
         model = tf.Module()
-        model.factor = tf.Variable(float(version))
-        spec = tf.TensorSpec([None], tf.float32, name="x")
-        signature = tf.function(lambda x: {"y": model.factor * x}, input_signature=[spec])
-        tf.saved_model.save(model, str(folder), signatures=signature)
+        model.number = tf.Variable(float(version))
+
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
+        def append(text):
+            number = tf.strings.as_string(tf.cast(model.number, tf.int32))
+            return {"text": tf.strings.join([text, number]), "log_prob": tf.fill(tf.shape(text), model.number)}
+
+        tf.saved_model.save(model, str(folder), signatures=append)
     return folder
+
+
+def numbered(text: str, version: int) -> Response:
+    """Returns the response of a version of that model."""
+    return Response((f"{text}{version}",), (float(version),))

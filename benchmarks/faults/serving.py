@@ -7,24 +7,23 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
 import grpc
 
 from benchmarks.faults import hostile
-from benchmarks.faults.served import SECONDS, Attacked, attacked, scale_request, scaling
+from benchmarks.faults.served import SECONDS, Attacked, attacked, numbered, numbering
 from benchmarks.faults.table import Attempt, Case, Stage
 from benchmarks.faults.training import finished, is_one_line, limit_files
 from benchmarks.runner.process import ROOT
+from benchmarks.serving.clients import Clients
 from benchmarks.serving.connections import call, greet
-from benchmarks.serving.protocol import METHOD
+from benchmarks.serving.protocol import METHOD, Response, predict_request, read_response
 from benchmarks.serving.server import HOST, publish, wait_until
-from export.wire.protos import get_model_status_pb2, predict_pb2
-from export.wire.tensors import to_array
+from export.wire.protos import get_model_status_pb2
 
 SLOW = 300  # connections of each kind
 PATIENCE = 30.0  # seconds for a response to other clients
@@ -32,18 +31,19 @@ REQUESTS, CHANNELS, WINDOW = 100_000, 4, 32  # the window is the number of pendi
 GROWTH = 0.05
 
 
-def _scaled(channel: grpc.Channel, x: float) -> tuple[int, float]:
-    """Sends a number; returns the version that answered, and its output."""
-    content = channel.unary_unary(METHOD)(scale_request(x).SerializeToString(), timeout=SECONDS)
-    response = predict_pb2.PredictResponse.FromString(content)
-    return response.model_spec.version.value, float(to_array(response.outputs["y"])[0])
+MESSAGE = predict_request(["x"]).SerializeToString()
+
+
+def _predict(channel: grpc.Channel) -> tuple[int, Response]:
+    """Sends `MESSAGE`; returns the version that answered, and its response."""
+    return read_response(channel.unary_unary(METHOD)(MESSAGE, timeout=SECONDS))
 
 
 def _base(stage: Stage, name: str = "base") -> Path:
     """Returns a base path with version 1."""
     base = stage.folder / name
     base.mkdir()
-    publish(scaling(stage, 1), base, 1)
+    publish(numbering(stage, 1), base, 1)
     return base
 
 
@@ -60,14 +60,14 @@ def slow_and_many(stage: Stage) -> Iterator[Attempt]:
             if index % 3:
                 greet(one)
             if index % 3 == 2:
-                one.sendall(call(scale_request(1.0).SerializeToString())[:-1])
+                one.sendall(call(MESSAGE)[:-1])
         for index in range(stage.tries):
             began = time.monotonic()
             if index % 2:
                 with server.channel() as channel:
-                    right = _scaled(channel, index) == (1, index)
+                    right = _predict(channel) == (1, numbered("x", 1))
             else:
-                right = b"3.0" in _rest(server, b'{"instances": [3.0]}')
+                right = b'"x1"' in _rest(server, b'{"instances": ["x"]}')
             waited = time.monotonic() - began
             story = f"answered {right} after {waited:.1f} s"
             yield Attempt(right and waited < PATIENCE, story, measurement=f"{2 * SLOW} connections at once")
@@ -84,48 +84,34 @@ def _rest(server: Attacked, body: bytes) -> bytes:
 
 def swaps(stage: Stage) -> Iterator[Attempt]:
     """Replaces versions under load; each response must be that of the version that it names."""
-    base, tally, stopped = _base(stage), Counter[str](), threading.Event()
-    with attacked(base) as server:
+    base = _base(stage)
+    with attacked(base) as server, Clients(server.address, [["x"]]) as clients:
         stage.begin()
-
-        def send() -> None:
-            with server.channel() as channel:
-                while not stopped.is_set():
-                    try:
-                        version, y = _scaled(channel, 3.0)
-                        tally["" if y == 3.0 * version else f"version {version} answers {y}"] += 1
-                    except grpc.RpcError as error:
-                        tally[f"{error.code().name}: {error.details()}"] += 1
-
-        clients = [threading.Thread(target=send) for _ in range(4)]
-        for client in clients:
-            client.start()
-        try:
-            for version in itertools.count(2):
-                publish(scaling(stage, version), base, version)
-                wait_until(lambda version=version: version in server.versions(), SECONDS)  # type: ignore[misc]
-                shutil.rmtree(base / str(version - 1))
-                if stage.left() <= 1.0:
-                    break
-        finally:
-            stopped.set()
-            for client in clients:
-                client.join()
-    yield Attempt(True, "", tally.pop("", 0), f"{version - 1} swaps")
-    for problem, count in tally.items():
-        yield Attempt(False, f"{count} times {problem}", count)
+        clients.start(4)
+        for version in itertools.count(2):
+            publish(numbering(stage, version), base, version)
+            wait_until(lambda version=version: version in server.versions(), SECONDS)  # type: ignore[misc]
+            shutil.rmtree(base / str(version - 1))
+            if stage.left() <= 1.0:
+                break
+        tally = clients.stop()
+    wrong = tally.wrong(lambda version: [numbered("x", version)])
+    yield Attempt(True, "", tally.responses - wrong, f"{version - 1} swaps")
+    for problem, count in {"the response of another version": wrong, **tally.failures}.items():
+        if count:
+            yield Attempt(False, f"{count} times {problem}", count)
 
 
 def memory(stage: Stage) -> Iterator[Attempt]:
     """Compares the resident set of the server before and after many small requests over several channels."""
-    base, message = _base(stage), scale_request(3.0).SerializeToString()
+    base = _base(stage)
     most = REQUESTS if stage.tries > 1 else REQUESTS // 10
     with attacked(base) as server, contextlib.ExitStack() as stack:
         stage.begin()
         calls = [stack.enter_context(server.channel()).unary_unary(METHOD) for _ in range(CHANNELS)]
         sent, pending, before = 0, deque[grpc.Future](), 0
         while sent < most and stage.left() > 1.0:
-            pending.append(calls[sent % CHANNELS].future(message, timeout=SECONDS))
+            pending.append(calls[sent % CHANNELS].future(MESSAGE, timeout=SECONDS))
             sent += 1
             if len(pending) >= CHANNELS * WINDOW:
                 pending.popleft().result()
@@ -141,7 +127,7 @@ def memory(stage: Stage) -> Iterator[Attempt]:
 
 def damaged_versions(stage: Stage) -> Iterator[Attempt]:
     """Adds a version with one file that is missing, empty, truncated or has a flipped bit."""
-    whole, base = scaling(stage, 2), _base(stage)
+    whole, base = numbering(stage, 2), _base(stage)
     files = sorted(path.relative_to(whole) for path in whole.rglob("*") if path.is_file())
     damages = [(file, how) for how in ("missing", "empty", "cut off", "with a wrong bit") for file in files]
     version = 1
@@ -157,8 +143,9 @@ def damaged_versions(stage: Stage) -> Iterator[Attempt]:
             coming.rename(base / str(version))
             try:
                 _wait_for(server, version)
-                answered, y = _scaled(channel, 3.0)
-                yield Attempt((answered, y) in [(1, 3.0), (version, 6.0)], f"{story}: version {answered} answers {y}")
+                answer = _predict(channel)
+                held = answer in [(1, numbered("x", 1)), (version, numbered("x", 2))]
+                yield Attempt(held, f"{story}: version {answer[0]} answers {answer[1]}")
             except (grpc.RpcError, TimeoutError) as error:
                 yield Attempt(False, f"{story}: {error}; {server.errors()[-300:]}")
             shutil.rmtree(base / str(version))
@@ -199,9 +186,8 @@ def stops(stage: Stage) -> Iterator[Attempt]:
                 wait_until(server.handles_sigterm, SECONDS)
             number = signal.SIGKILL if index % 3 == 2 else signal.SIGTERM
             with server.channel() as channel:
-                scale = channel.unary_unary(METHOD)
-                message = scale_request(3.0).SerializeToString()
-                futures = [scale.future(message, timeout=SECONDS) for _ in range(64 if index % 3 else 0)]
+                predict = channel.unary_unary(METHOD)
+                futures = [predict.future(MESSAGE, timeout=SECONDS) for _ in range(64 if index % 3 else 0)]
                 time.sleep(stage.chance.uniform(0, 0.2 if index % 3 else 4))
                 server.send_signal(number)
                 codes = {future.code().name for future in futures}

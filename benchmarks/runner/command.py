@@ -84,7 +84,7 @@ class MeasurementParser(CommandParser):
         self.add_output()
 
     def add_contestants(self, threads: int | None = None) -> None:
-        """Adds the options that choose contestants and the number of their threads, by default a thread for each core."""
+        """Adds the options that choose contestants and the number of their threads (the number of cores)."""
         threads = threads or len(os.sched_getaffinity(0))
         self.add_argument("--contestant", action="append", default=[], help="prefix of a name, such as zoo (all)")
         self.add_count("threads", threads, "of each contestant")

@@ -227,3 +227,4 @@ def serve(channel: Channel) -> None:
             channel.send()
         else:
             channel.send(**(load.at_rate(**message) if "rate" in message else load.stop()))
+    load.stop()

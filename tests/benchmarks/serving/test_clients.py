@@ -71,7 +71,7 @@ def test_at_a_rate_requests_wait_for_no_response():
     with shouting(slowly) as address:
         load = Load(address, PROTOCOLS["text"], REQUESTS)
         closed, opened = run(load, 1, 0.3), Tally.of(load.at_rate(rate=200, seconds=0.3))
-    assert closed.milliseconds[0] < 100 < opened.milliseconds[2]
+    assert 2 * closed.milliseconds[0] < opened.milliseconds[2]  # by far, and however slow the machine is
     assert opened.responses == 60
 
 
