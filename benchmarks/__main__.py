@@ -1,4 +1,4 @@
-"""Runs all measurements and the conformance checks: `make bench`. Finished parts are loaded, and not measured again.
+"""Runs all measurements and the conformance checks: `make bench`. Parts that were finished before are loaded.
 
 `python -m benchmarks [--data SPEC] [--workdir DIR --text FILE] [--output FILE] [--fresh]`
 """
@@ -14,14 +14,15 @@ from pathlib import Path
 from tqdm import tqdm
 
 from benchmarks import attention, decoding, growth, training
-from benchmarks.process import ROOT
-from benchmarks.store import load_or_measure
+from benchmarks.runner.command import CommandParser, write
+from benchmarks.runner.process import ROOT
+from benchmarks.runner.store import load_or_measure
 
-NO_INPUTS = "Not yet measured: it needs `--workdir`, a trained `transformer_tiny`, and `--text`, source sentences."
+NO_INPUTS = "Not yet measured: pass `--workdir`, a trained `transformer_tiny`, and `--text`, source sentences."
 
 
 def load_or_run(name: str, module: str, arguments: list[str], fresh: bool) -> str:
-    """Returns what a command printed when it was run with these arguments, and stores it under a name."""
+    """Runs a command with these arguments and stores its output under a name, unless it is stored; returns it."""
     command = [sys.executable, "-m", module, *arguments]
 
     def run() -> str:
@@ -31,7 +32,7 @@ def load_or_run(name: str, module: str, arguments: list[str], fresh: bool) -> st
 
 
 def printed_by(main: Callable[[list[str]], int], fresh: bool, arguments: Sequence[str] = ()) -> str:
-    """Returns what a command prints that stores its results by itself."""
+    """Returns the output of a command that stores its results itself."""
     text = io.StringIO()
     with contextlib.redirect_stdout(text):
         main([*arguments, *(["--fresh"] if fresh else [])])
@@ -39,7 +40,7 @@ def printed_by(main: Callable[[list[str]], int], fresh: bool, arguments: Sequenc
 
 
 def subjects(options: argparse.Namespace) -> dict[str, Callable[[], str]]:
-    """Returns what measures each subject, by its heading."""
+    """Returns a function that measures each subject, by its heading."""
     fresh, data = options.fresh, ["--data", options.data] if options.data else []
 
     def trained(name: str, *more: str) -> str:
@@ -61,12 +62,13 @@ def subjects(options: argparse.Namespace) -> dict[str, Callable[[], str]]:
 
 def main(arguments=None) -> int:
     """Runs the command; returns its exit status."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser = CommandParser("", __doc__)
+    parser.prog = "python -m benchmarks"
     parser.add_argument("--data", metavar="SPEC", help="parallel text, text:DIR:SRC-TGT, for the epoch and a test set")
-    parser.add_argument("--workdir", help="a trained transformer_tiny, for the part about decoding")
-    parser.add_argument("--text", help="source sentences, one a line, for the same")
-    parser.add_argument("--output", type=Path, help="file to write everything into as well")
-    parser.add_argument("--fresh", action="store_true", help="measure again what runs/bench holds")
+    parser.add_argument("--workdir", help="a trained transformer_tiny, for decoding")
+    parser.add_argument("--text", help="source sentences, one a line, for decoding")
+    parser.add_output()
+    parser.add_fresh()
     options = parser.parse_args(arguments)
     if bool(options.workdir) != bool(options.text):
         parser.error("--workdir and --text go together.")
@@ -74,9 +76,7 @@ def main(arguments=None) -> int:
     for heading, measure in tqdm(subjects(options).items(), "make bench", unit="part", disable=None):
         sections.append(f"## {heading}\n\n{measure().strip()}\n")
         print(f"\n{sections[-1]}", flush=True)
-    if options.output is not None:
-        options.output.parent.mkdir(parents=True, exist_ok=True)
-        options.output.write_text("\n".join(sections), encoding="utf-8")
+    write("\n".join(sections), options.output)
     return 0
 
 

@@ -2,8 +2,8 @@
 
 `python -m benchmarks.attention [--case NAME …] [--rounds N] [--memory_rounds N] [--fresh] [--before DIR]`
 
-With `--before`, the layers of this checkout run beside those of another one (`git worktree add --detach DIR COMMIT`),
-measured by the same code and in turns.
+With `--before`, the layers of this checkout take turns with those of another one (`git worktree add --detach DIR
+COMMIT`), both measured by the code of this one.
 """
 
 import dataclasses
@@ -13,19 +13,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.case import Case, Contestant, Target
-from benchmarks.command import MeasurementParser, Report, load_or_measure_case
-from benchmarks.report import Column, Spread, case_section, commit
+from benchmarks.runner.case import Case, Contestant, Target
+from benchmarks.runner.command import MeasurementParser, Report, load_or_measure_case
+from benchmarks.runner.report import Column, Spread, case_section, commit
 
 KERAS, PYTORCH = "benchmarks.peers.keras:attend", "benchmarks.peers.pytorch:attend"
 HALF = ", bfloat16"
-HEADS = {"num_heads": "heads", "key_dim": "head_dim"}  # options of layers by the names of sizes
+HEADS = {"num_heads": "heads", "key_dim": "head_dim"}  # options of layers, whose values are names of sizes
 PROJECTED, IN_BATCH = "four projections", "heads in the batch"
 EAGER_CALLS = 50
 ON_PROCESSORS = {"CUDA_VISIBLE_DEVICES": "-1"}
 TINY = {"tiny": True}
 METHOD = (
-    "Forward and backward, with the gradients of inputs and weights; TensorFlow graphs, PyTorch as it is. Time:"
+    "Forward and backward, with the gradients of inputs and weights; TensorFlow graphs, PyTorch eager. Time:"
     " median of {rounds} turns A B A B (quartiles), each contestant in a process of its own. Extra memory: peak"
     " resident set of a pass less that right before it, median of {starts} fresh processes (quartiles)."
 )
@@ -39,8 +39,8 @@ def sizes(batch: int, length: int, dim: int, heads: int = 1, window: int = 0, ha
         length: T = S.
         dim: D, also the heads together.
         heads: N.
-        window: Keys on one side that a query of local attention sees.
-        half: Whether bfloat16 (mixed, where a layer has weights) and not float32.
+        window: Keys on one side in the window of local attention.
+        half: Whether to use bfloat16, mixed for layers with weights, instead of float32.
     """
     return {"batch": batch, "length": length, "dim": dim, "heads": heads, "window": window, "half": half}
 
@@ -48,10 +48,15 @@ def sizes(batch: int, length: int, dim: int, heads: int = 1, window: int = 0, ha
 def keras_layer(
     path: str, options: Mapping, work: Mapping, axes: str = "BTD", note: str = "", name: str = ""
 ) -> Contestant:
-    """Returns a Keras layer on TensorFlow, on processors, as a contestant, whose name is its class unless given.
+    """Returns a Keras layer on TensorFlow, on processors, as a contestant.
 
-    `work` is from `sizes`; `benchmarks.peers.keras.make_layer` explains the options, and
-    `benchmarks.peers.attention_pass.shapes` the axes.
+    Args:
+        path: The class.
+        options: Its options; see `benchmarks.peers.keras.make_layer`.
+        work: Sizes; see `sizes`.
+        axes: The axes of the inputs; see `benchmarks.peers.attention_pass.shapes`.
+        note: A remark for the table.
+        name: The name of the contestant. Default: the class.
     """
     work = {**work, "layer": {"class": path, **options}, "axes": axes}
     return Contestant(name or path, KERAS, work, note=note, variables=ON_PROCESSORS)
@@ -71,7 +76,7 @@ def _half_target(name: str, where: str = "") -> Target:
 
 
 def _case(name: str, title: str, ours: Contestant, peers: Sequence[Contestant], *targets: tuple) -> Case:
-    """Returns a case in which ours also runs in bfloat16; its targets are those of `_target` without ours."""
+    """Returns a case in which ours also runs in bfloat16; its targets are arguments of `_target` after `ours`."""
     half = dataclasses.replace(ours, name=ours.name + HALF, work={**ours.work, "half": True})
     against_peers = [_target(what, ours.name, *wanted) for what, *wanted in targets]
     return Case(name, title, (ours, half, *peers), (*against_peers, _half_target(ours.name)), tiny=TINY)
@@ -118,7 +123,7 @@ def _grouped_query() -> Case:
     )
 
 
-# Layers whose cost should grow with T and not with T²: class, and the options besides heads, by the name of the case.
+# Layers whose cost should grow linearly with T: class and further options by the name of the case.
 LINEAR: Mapping[str, tuple[str, Mapping]] = {
     "sliding_window": ("zoo.layers.SlidingWindowAttention", {"window": "window"}),
     "block_local": ("zoo.layers.BlockLocalAttention", {"block_size": "window"}),
@@ -155,8 +160,8 @@ def _eager() -> Case:
     contestants, targets = [], []
     for paths, (*options, bound) in pairs.items():
         for path, its_options in zip(paths, options, strict=True):
-            each = keras_layer(path, its_options, work)
-            contestants.append(dataclasses.replace(each, adapter="benchmarks.peers.keras:attend_eagerly"))
+            contestant = keras_layer(path, its_options, work)
+            contestants.append(dataclasses.replace(contestant, adapter="benchmarks.peers.keras:attend_eagerly"))
         targets.append(_target(f"speed against {paths[1]}", *paths, bound))
     title = f"{EAGER_CALLS} calls as they are, forward alone, B1 T=S=10 D64 h4"
     return Case("eager", title, tuple(contestants), tuple(targets), tiny={**TINY, "calls": 2})
@@ -228,17 +233,16 @@ CASES = {case.name: case for case in _CASES}
 
 
 def beside(case: Case, checkout: Path) -> Case:
-    """Returns a case of this zoo's layers in float32, each beside that of another checkout."""
+    """Returns a case of our layers in float32, each beside that of another checkout."""
     checkout = checkout.resolve()
-    ours = [each for each in case.contestants if each.adapter == KERAS and each.name.startswith("zoo.")]
     contestants, targets, before = [], [], commit(checkout)
-    for each in ours:
-        if each.work["half"]:
+    for ours in case.contestants:
+        if ours.adapter != KERAS or not ours.name.startswith("zoo.") or ours.work["half"]:
             continue
-        other = dataclasses.replace(each, name=f"{each.name}, {before}", work={**each.work, "checkout": str(checkout)})
-        contestants += [each, other]
+        other = dataclasses.replace(ours, name=f"{ours.name}, {before}", work={**ours.work, "checkout": str(checkout)})
+        contestants += [ours, other]
         targets += [
-            _target(f"{what}, {each.name}", each.name, other.name, kind=kind)
+            _target(f"{what}, {ours.name}", ours.name, other.name, kind=kind)
             for kind, what in (("speed", "speed"), ("processor", "processor time"), ("memory", "extra memory"))
         ]
     title = f"{case.title}, beside commit {before}"
@@ -246,15 +250,15 @@ def beside(case: Case, checkout: Path) -> Case:
 
 
 def _memory(contestant: Contestant, result: Mapping[str, Any]) -> str:
-    if contestant.work.get("device") == "gpu":  # where the memory is not the process's
+    if contestant.work.get("device") == "gpu":  # whose memory is not that of the process
         return ""
     return Spread.of(result["extra_memory"]).text("MB", 1e-6)
 
 
 COLUMNS = (
-    Column("layer", lambda contestant, _: contestant.name, is_measured=False),
-    Column("includes", lambda contestant, _: contestant.note, is_measured=False),
-    Column("time", lambda _, result: Spread.of(result["seconds"]).text("ms", 1000)),
+    Column.of("name", "layer"),
+    Column.of("note", "includes"),
+    Column.seconds("time"),
     Column("processor time", lambda _, result: Spread.of(result["processor"]).text("ms", 1000)),
     Column("extra memory", _memory),
 )
@@ -262,10 +266,10 @@ COLUMNS = (
 
 def main(arguments=None) -> int:
     """Runs the command; returns its exit status."""
-    parser = MeasurementParser("python -m benchmarks.attention", __doc__, rounds=15)
-    parser.add_count("memory_rounds", 3, "processes that each memory is of")
+    parser = MeasurementParser("attention", __doc__, rounds=15)
+    parser.add_count("memory_rounds", 3, "processes whose memory is measured, each")
     parser.add_cases(CASES)
-    parser.add_argument("--before", type=Path, metavar="DIR", help="another checkout, with which this one is compared")
+    parser.add_argument("--before", type=Path, metavar="DIR", help="another checkout, to compare this one with")
     options = parser.parse_args(arguments)
     if options.before is not None and not (options.before / "zoo" / "layers").is_dir():
         parser.error(f"--before must be a checkout of this project. Received: {options.before}")

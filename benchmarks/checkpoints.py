@@ -1,11 +1,11 @@
-"""Measures how fast imported checkpoints answer as a SavedModel, beside `transformers` and CTranslate2.
+"""Measures the speed of imported checkpoints as SavedModels, beside `transformers` and CTranslate2.
 
 `python -m benchmarks.checkpoints --pretrained DIR [--case NAME …] [--contestant NAME …] [--rounds N] [--tiny]`
 
-Checkpoints have the sizes of public ones, tokenizers that are real, of the folder DIR, and random weights that never
-say the end, so that all take the same number of steps. `translation` is OPUS-MT's 6 + 6 layers, `embedding` MiniLM's
-vectors of 1,000 sentences, `generation` GPT-2's 124 million weights. The packages `transformers`, `torch` and
-`ctranslate2` are those beside this one; who lacks its package does not take part.
+Checkpoints have the sizes of public ones, real tokenizers from the folder DIR, and random weights that never generate
+the end, so that all take the same number of steps. `translation` is OPUS-MT's 6 + 6 layers, `embedding` MiniLM's
+vectors of 1,000 sentences, `generation` GPT-2's 124 million weights. `transformers`, `torch` and `ctranslate2` run in
+this environment; a contestant whose package is missing does not take part.
 """
 
 import dataclasses
@@ -18,11 +18,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.case import Case, Contestant, Target
-from benchmarks.command import MeasurementParser, Report, load_or_measure_case
 from benchmarks.decoding import BATCH, PART, SEARCHES, column_of_ratios, columns_of_times, our_versions
-from benchmarks.measure import Result, measure
-from benchmarks.report import Column, case_section
+from benchmarks.runner.case import Case, Contestant, Target, in_groups
+from benchmarks.runner.command import MeasurementParser, Report, load_or_measure_case
+from benchmarks.runner.measure import Result, measure
+from benchmarks.runner.report import Column, case_section
 
 TRANSLATION, EMBEDDING, GENERATION = "translation", "embedding", "generation"
 WORDS, STEPS = 15, 24  # words of a sentence, and tokens that translators write
@@ -30,8 +30,8 @@ SENTENCES, NEW = 1000, 128  # sentences to embed, and tokens that language model
 PROMPTS = {"1 text": 1, "8 texts": 8}
 METHOD = (
     "Checkpoints of the sizes of public ones with random weights, float32; ours is the SavedModel, text to text, the"
-    " others get numbers of tokens. Nothing ends before its last step. Median of {rounds} turns A B A B"
-    " (quartiles); {threads} threads each, every contestant in a process of its own."
+    " others read ids of tokens. No text ends before its last step. Median of {rounds} turns A B A B (quartiles);"
+    " {threads} threads each, every contestant in a process of its own."
 )
 _OURS = {"variables": {"TF_ENABLE_ONEDNN_OPTS": "0"}}
 
@@ -43,14 +43,6 @@ def _ours(name: str, export: str, note: str, **work: Any) -> Contestant:
 
 def _theirs(name: str, function: str, note: str, **work: Any) -> Contestant:
     return Contestant(name, f"benchmarks.peers.checkpoints:{function}", work, note=note)
-
-
-def _in_groups(contestants: Sequence[Contestant], key: str, groups: dict[str, int]) -> tuple[Contestant, ...]:
-    return tuple(
-        dataclasses.replace(contestant, group=group, work={key: value, **contestant.work})
-        for group, value in groups.items()
-        for contestant in contestants
-    )
 
 
 def _targets(groups: Sequence[str], *targets: tuple[str, float]) -> tuple[Target, ...]:
@@ -65,7 +57,7 @@ CASES = {
     TRANSLATION: Case(
         TRANSLATION,
         f"OPUS-MT: 6 + 6 layers, D 512, inside 2,048, 8 heads; {BATCH} sentences, {STEPS} steps",
-        _in_groups(
+        in_groups(
             (
                 _ours("zoo", "whole", "all in one batch"),
                 _ours("zoo, in parts", "parts", f"parts of {PART} sentences with a thread each"),
@@ -93,7 +85,7 @@ CASES = {
     GENERATION: Case(
         GENERATION,
         f"GPT-2: 12 layers, D 768, 12 heads, 124 million weights; {NEW} tokens after {WORDS}, greedy",
-        _in_groups(
+        in_groups(
             (
                 _ours("zoo", "whole", ""),
                 _theirs("transformers", "generate_with_transformers", ""),
@@ -109,7 +101,7 @@ CASES = {
 
 
 def write_marian(pretrained: Path, folder: Path, tiny: bool) -> None:
-    """Writes an OPUS-MT checkpoint with random weights, whose end has no probability."""
+    """Writes an OPUS-MT checkpoint with random weights, whose end is never generated."""
     from transformers import MarianConfig, MarianMTModel
 
     from benchmarks.parity.vocabularies import copy_tokenizer
@@ -132,7 +124,7 @@ def write_minilm(pretrained: Path, folder: Path, tiny: bool) -> None:
 
 
 def write_gpt2(pretrained: Path, folder: Path, tiny: bool) -> None:
-    """Writes a GPT-2 with random weights, whose end never is the most probable token."""
+    """Writes a GPT-2 with random weights, whose end is never the most probable token."""
     import torch
     from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -145,7 +137,7 @@ def write_gpt2(pretrained: Path, folder: Path, tiny: bool) -> None:
     sizes = {"n_embd": 24, "n_layer": 1} if tiny else {}
     model = GPT2LMHeadModel(GPT2Config(bos_token_id=end, eos_token_id=end, **sizes))
     with torch.no_grad():
-        model.transformer.wte.weight[end] = 0.0  # of 50,257 logits half are above that
+        model.transformer.wte.weight[end] = 0.0  # about half of the 50,257 logits are positive
     model.save_pretrained(folder)
 
 
@@ -157,7 +149,7 @@ WRITERS: dict[str, Callable[[Path, Path, bool], None]] = {
 
 
 def random_texts(run: Any, count: int) -> list[str]:
-    """Returns texts of words that are a token each in the vocabulary of a run."""
+    """Returns texts of words of one token each in the vocabulary of a run."""
     tokenizer = run.tokenizers[0]
     pieces = [piece.lstrip("▁Ġ ") for piece in tokenizer.piece_table()]
     words = sorted({piece for piece in pieces if len(piece) > 3 and piece.isascii() and piece.isalpha()})
@@ -169,7 +161,7 @@ def random_texts(run: Any, count: int) -> list[str]:
 
 
 def measure_checkpoint(case: Case, pretrained: str, rounds: int, threads: int, tiny: bool) -> Result:
-    """Returns the measurements of a case, for which its checkpoint is written, imported and exported."""
+    """Returns the measurements of a case, after writing, importing and exporting its checkpoint."""
     import zoo
     from export.saved_model import export_saved_model
     from training.importing.workdir import import_checkpoint
@@ -209,14 +201,14 @@ def section(case: Case, measurements: Result) -> str:
     columns = (
         *columns_of_times(""),
         column_of_ratios(case, measurements),
-        Column("how", lambda contestant, _: contestant.note, is_measured=False),
+        Column.of("note", "how"),
     )
     return case_section(case, measurements, columns, "zoo against")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
-    parser = MeasurementParser("python -m benchmarks.checkpoints", __doc__, rounds=5)
+    parser = MeasurementParser("checkpoints", __doc__, rounds=5)
     parser.add_argument("--pretrained", type=Path, required=True, metavar="DIR", help="folder of tokenizers")
     parser.add_cases(CASES)
     parser.add_contestants(threads=2)
@@ -230,8 +222,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "rounds": options.rounds,
             "threads": options.threads,
         }
-        found = load_or_measure_case("checkpoints", case, options, measure_checkpoint, options.contestant, **settings)
-        report.add(section(case, found))
+        result = load_or_measure_case("checkpoints", case, options, measure_checkpoint, options.contestant, **settings)
+        report.add(section(case, result))
     return report.end()
 
 

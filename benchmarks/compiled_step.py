@@ -1,12 +1,11 @@
-"""What XLA makes of a training step on a mesh, without running it: operations, memory, and what devices send.
+"""Compiles a training step for a mesh without running it: operations, memory, and bytes that devices send.
 
 `KERAS_BACKEND=jax python -m benchmarks.compiled_step [--model NAME] [--mesh AXES] [--batch N] [--length N] [--remat]`
 
-Devices that are not there can be pretended: XLA_FLAGS=--xla_force_host_platform_device_count=8 makes eight of a
-processor. Sizes are those of one device.
+XLA_FLAGS=--xla_force_host_platform_device_count=8 simulates eight devices on a processor. The results are those of one
+device.
 """
 
-import argparse
 import json
 import math
 import sys
@@ -16,6 +15,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from benchmarks.runner.command import CommandParser
 from training.config.mesh import parse_mesh
 from training.hardware.compiled_step import compile_step, step_cost
 from training.hardware.mesh import Mesh
@@ -32,7 +32,7 @@ def report(
     dtype: str = "float32",
     remat: bool = False,
 ) -> dict[str, Any]:
-    """Returns what a step of a translator takes on each device of a mesh."""
+    """Returns the cost of a translator's step on each device of a mesh."""
     mesh = Mesh(axes, keras.distribution.list_devices()[: math.prod(axes.values())])
     with mesh.distribution().scope():
         model = create_model(name, source_vocab_size=vocabulary, target_vocab_size=vocabulary, dtype=dtype)
@@ -55,20 +55,19 @@ def report(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.compiled_step", description=__doc__.splitlines()[0])
+    parser = CommandParser("compiled_step", __doc__.splitlines()[0])
     parser.add_argument("--model", default="transformer_tiny", help="a translator (transformer_tiny)")
     parser.add_argument("--mesh", default="data=1", help="as training.mesh (data=1)")
-    parser.add_argument("--batch", type=int, default=64, help="sentences of all devices (64)")
-    parser.add_argument("--length", type=int, default=16, help="tokens of each on either side (16)")
-    parser.add_argument("--vocabulary", type=int, default=8000, help="tokens of each side (8000)")
+    parser.add_count("batch", 64, "sentences of all devices")
+    parser.add_count("length", 16, "tokens of each on either side")
+    parser.add_count("vocabulary", 8000, "tokens of each side")
     parser.add_argument("--dtype", default="float32", help="as of models, such as mixed_bfloat16 (float32)")
     parser.add_argument("--remat", action="store_true", help="as training.remat")
     options = parser.parse_args(arguments)
     if keras.backend.backend() != "jax":
         parser.error(f"set KERAS_BACKEND=jax; the backend is {keras.backend.backend()}")
     sizes = (options.batch, options.length, options.vocabulary)
-    found = report(options.model, parse_mesh(options.mesh), *sizes, options.dtype, options.remat)
-    print(json.dumps(found, indent=2))
+    print(json.dumps(report(options.model, parse_mesh(options.mesh), *sizes, options.dtype, options.remat), indent=2))
     return 0
 
 

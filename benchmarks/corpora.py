@@ -1,7 +1,7 @@
-"""Corpora of any size at their real lengths: sentences of a smaller one, recombined.
+"""Large corpora with the sentence lengths of a small one.
 
-Each pair of the large corpus is one of the small corpus, in which one word is exchanged for that at the same place of a
-pair of the same lengths: new text, and the lengths stay what they are.
+Each pair of the large corpus is a pair of the small one with one word of either side replaced by that at the same
+position of another pair of the same lengths.
 """
 
 from collections import defaultdict
@@ -13,7 +13,7 @@ _AT_A_TIME = 100_000
 
 
 def recombine(folder: Path, languages: tuple[str, str], output: Path, count: int, seed: int = 0) -> str:
-    """Writes a corpus of so many training pairs, with the other splits of the small one, and returns its SPEC."""
+    """Writes a corpus of `count` training pairs, with the other splits of the small one, and returns its SPEC."""
     pairs = [_lines(folder / f"train.{language}") for language in languages]
     words = [[line.split(" ") for line in side] for side in pairs]
     alike = defaultdict(list)
@@ -26,13 +26,13 @@ def recombine(folder: Path, languages: tuple[str, str], output: Path, count: int
         chosen = rng.integers(len(words[0]), size=min(_AT_A_TIME, count - first))
         draws = rng.random((len(chosen), 3))
         texts: list[list[str]] = [[], []]
-        for number, (which, *places) in zip(chosen.tolist(), draws.tolist(), strict=True):
+        for number, (share, *positions) in zip(chosen.tolist(), draws.tolist(), strict=True):
             others = alike[len(words[0][number]), len(words[1][number])]
-            other = others[int(which * len(others))]
-            for side, place in enumerate(places):
+            other = others[int(share * len(others))]
+            for side, position in enumerate(positions):
                 line = list(words[side][number])
-                at = int(place * len(line))
-                line[at] = words[side][other][at]
+                index = int(position * len(line))
+                line[index] = words[side][other][index]
                 texts[side].append(" ".join(line) + "\n")
         for file, lines in zip(files, texts, strict=True):
             file.write("".join(lines))

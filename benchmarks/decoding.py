@@ -1,19 +1,18 @@
-"""Measures how fast models of the same sizes translate, beside all peers that can.
+"""Measures the speed of translation by models of the same sizes, beside all peers that support them.
 
 `python -m benchmarks.decoding [--case NAME …] [--data SPEC] [--contestant NAME …] [--rounds N] [--threads N] [--tiny]
-[--fresh]`: untrained models. Everyone takes the same number of steps, so that it does not matter what the weights are:
-as many as the longest sentence of a batch has tokens. Nobody ends before, which is checked. The case `request` is 64
-sentences of 16 tokens at once, with greedy and with beam search; `test_set`, which needs `--data`, is the source of
-the test split with beam search, sorted by length into batches of 64, as `training.evaluate` translates it.
+[--fresh]`: untrained models. All take the same number of steps, that of the tokens of the longest sentence of a batch,
+so that the weights do not matter; an earlier end is an error. The case `request` is 64 sentences of 16 tokens at once,
+with greedy and with beam search; `test_set`, which requires `--data`, is the source of the test split with beam search,
+sorted by length into batches of 64, like in `training.evaluate`.
 
-`python -m benchmarks.decoding WORKDIR --text FILE [--case NAME …]`: a trained `transformer_tiny` beside CTranslate2,
-the only peer that can take its weights; 64 sentences of about 16 tokens from the file (`request`), or all of them
-(`test_set`). Ours reads and writes strings, CTranslate2 tokens. In a request each takes part twice: with all sentences
-in one batch, whose operations have as many threads as there are, and in parts of 32, each of which has one thread
-(`export.saved_model --dynamic_batching`). Ours does so once more with what XLA compiled (`--xla`), in parts, but with
-all threads for each: with one, XLA works on one part after the other. The case `sentence` is what a server is asked
-most: 40 sentences from all over the file, one at a time, beside CTranslate2 and Hugging Face's M2M100 with the same
-weights; `--threads 1` is a thread for each.
+`python -m benchmarks.decoding WORKDIR --text FILE [--case NAME …]`: a trained `transformer_tiny` beside CTranslate2
+with its weights; 64 sentences of about 16 tokens from the file (`request`), or all of them (`test_set`). Ours reads and
+writes strings, CTranslate2 tokens. In a request both take part with all sentences in one batch, whose operations use
+all threads, and in parts of 32 with one thread each (`export.saved_model --dynamic_batching`). Ours also takes part
+compiled (`--xla`), in parts with all threads each, since XLA with one thread computes the parts one after the other.
+The case `sentence` is the most common request to a server: 40 sentences from the whole file, one at a time, beside
+CTranslate2 and Hugging Face's M2M100 with the same weights; `--threads 1` uses one thread each.
 """
 
 import dataclasses
@@ -22,38 +21,39 @@ import json
 import random
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.case import ZOO, Case, Contestant, Target
-from benchmarks.command import MeasurementParser, Report, load_or_measure_case
-from benchmarks.measure import Result, measure
 from benchmarks.parallel_text import read_text, with_absolute_path
-from benchmarks.report import Column, Spread, best_median, case_section
+from benchmarks.runner.case import ZOO, Case, Contestant, Target, in_groups
+from benchmarks.runner.command import MeasurementParser, Report, load_or_measure_case
+from benchmarks.runner.measure import Result, measure
+from benchmarks.runner.report import Column, Spread, best_median, case_section
 from benchmarks.training import CASES as TRAINING_CASES
 
 BATCH, LENGTH = 64, 16
-PART = 32  # sentences, as `export.graph.dynamic_batching` splits a request
+PART = 32  # sentences into which `export.graph.dynamic_batching` splits a request
 REQUEST, TEST_SET, SENTENCE = "request", "test_set", "sentence"
-SENTENCES = 40  # asked one at a time
+SENTENCES = 40  # of the case `sentence`
 CTRANSLATE2 = "CTranslate2"
 SEARCHES = {"greedy": 1, "beam 5": 5}
+BEAM = {"beam 5": 5}
 MAX_TEST_SETS = 3  # turns of a test set with untrained models, which take up to minutes each
-POSITIONS = 600  # that the table of CTranslate2 has
+POSITIONS = 600  # of CTranslate2's table
 METHOD = (
-    "Untrained Transformers of 4 + 4 layers, D 128, inside 256, 4 heads, float32. Everyone takes as many steps as the"
-    " longest sentence of a batch has tokens, which is checked. Median of {rounds} turns A B A B (quartiles), at most"
+    "Untrained Transformers of 4 + 4 layers, D 128, inside 256, 4 heads, float32. All take as many steps as the longest"
+    " sentence of a batch has tokens, which is checked. Median of {rounds} turns A B A B (quartiles), at most"
     f" {MAX_TEST_SETS} of a test set; {{threads}} threads each, every contestant in a process of its own, every peer in"
-    " an environment of its own. Ours reads and writes text, the peers numbers of tokens."
+    " an environment of its own. Ours reads and writes text, the peers ids of tokens."
 )
 
 _CACHED = "pre-norm; one matrix for all embeddings; keys and values are kept"
 _TEXT = "pre-norm; one matrix for all embeddings; text to text"
-# Ours leaves oneDNN out, as `export.serve` and `training.evaluate` do; with it, the peers are faster.
+# Ours runs without oneDNN, like `export.serve` and `training.evaluate`; with it, the peers are faster.
 _OURS = {"variables": {"TF_ENABLE_ONEDNN_OPTS": "0"}}
 _THEIRS = {"variables": {"TF_ENABLE_ONEDNN_OPTS": "1"}}
 
@@ -103,16 +103,8 @@ PEERS = (
 )
 
 
-def _in_each_search(contestants: Sequence[Contestant], searches: Sequence[str]) -> tuple[Contestant, ...]:
-    return tuple(
-        dataclasses.replace(contestant, group=search, work={"beam": SEARCHES[search], **contestant.work})
-        for search in searches
-        for contestant in contestants
-    )
-
-
-def _targets(searches: Sequence[str], *targets: tuple[str, float, Sequence[str], Sequence[str]]) -> tuple[Target, ...]:
-    """Returns targets in each search: what, how many times faster, beginnings of the peers, and of those left out."""
+def _targets(searches: Iterable[str], *targets: tuple[str, float, Sequence[str], Sequence[str]]) -> tuple[Target, ...]:
+    """Returns targets in each search, from descriptions, bounds, and prefixes of peers and of excluded contestants."""
     return tuple(
         Target(
             f"{what}, {search}",
@@ -135,9 +127,9 @@ CASES = {
     REQUEST: Case(
         REQUEST,
         f"{BATCH} sentences of {LENGTH} tokens, {LENGTH} steps, vocabulary 10,000",
-        _in_each_search((*OUR_EXPORTS, *CTRANSLATE2_REQUESTS, *PEERS[:2], _KERASHUB, *PEERS[2:]), ("greedy", "beam 5")),
+        in_groups((*OUR_EXPORTS, *CTRANSLATE2_REQUESTS, *PEERS[:2], _KERASHUB, *PEERS[2:]), "beam", SEARCHES),
         _targets(
-            ("greedy", "beam 5"),
+            SEARCHES,
             ("OpenNMT-tf and Hugging Face", 2.0, ("OpenNMT-tf", "Hugging Face"), ()),
             ("all peers but CTranslate2", 2.0, ("",), (CTRANSLATE2,)),
             _FASTER_THAN_CTRANSLATE2,
@@ -148,8 +140,8 @@ CASES = {
     TEST_SET: Case(
         TEST_SET,
         f"A test set, batches of {BATCH}, as many steps as the longest sentence of a batch has tokens",
-        _in_each_search((OUR_EVALUATION, CTRANSLATE2_BATCHES, *PEERS), ("beam 5",)),
-        _targets(("beam 5",), _FASTER_THAN_CTRANSLATE2, ("all other peers", 3.0, ("",), (CTRANSLATE2,))),
+        in_groups((OUR_EVALUATION, CTRANSLATE2_BATCHES, *PEERS), "beam", BEAM),
+        _targets(BEAM, _FASTER_THAN_CTRANSLATE2, ("all other peers", 3.0, ("",), (CTRANSLATE2,))),
         _WORK,
         warm_up=0,
     ),
@@ -159,19 +151,19 @@ TRAINED_CASES = {
     REQUEST: Case(
         REQUEST,
         f"{BATCH} sentences of about {LENGTH} tokens",
-        _in_each_search((*OUR_EXPORTS, *CTRANSLATE2_REQUESTS), ("greedy", "beam 5")),
+        in_groups((*OUR_EXPORTS, *CTRANSLATE2_REQUESTS), "beam", SEARCHES),
         work=_TRAINED_WORK,
     ),
     TEST_SET: Case(
         TEST_SET,
         f"All sentences, batches of {BATCH}",
-        _in_each_search((OUR_EVALUATION, CTRANSLATE2_BATCHES), ("beam 5",)),
+        in_groups((OUR_EVALUATION, CTRANSLATE2_BATCHES), "beam", BEAM),
         work=_TRAINED_WORK,
     ),
     SENTENCE: Case(
         SENTENCE,
         f"{SENTENCES} sentences, one at a time",
-        _in_each_search(
+        in_groups(
             (
                 OUR_EXPORTS[0],
                 _export("zoo, XLA", "compiled", "compiled"),
@@ -185,9 +177,10 @@ TRAINED_CASES = {
                     **_THEIRS,
                 ),
             ),
-            ("greedy", "beam 5"),
+            "beam",
+            SEARCHES,
         ),
-        _targets(("greedy", "beam 5"), (CTRANSLATE2, 0.8, (CTRANSLATE2,), ())),
+        _targets(SEARCHES, (CTRANSLATE2, 0.8, (CTRANSLATE2,), ())),
         work={**_TRAINED_WORK, "one_by_one": True},
         warm_up=1,
     ),
@@ -196,7 +189,7 @@ TRAINED_CASES = {
 
 @dataclass(frozen=True)
 class Inputs:
-    """What untrained contestants are given: sentences, and the tokenizer of both sides."""
+    """The inputs of untrained contestants: sentences, and the tokenizer of both sides."""
 
     tokenizer: Any
     texts: Sequence[str]
@@ -208,7 +201,7 @@ def random_sentences(tiny: bool = False) -> Inputs:
 
 
 def random_words(size: int, count: int) -> Inputs:
-    """Returns so many sentences, of words from a vocabulary of that size."""
+    """Returns `count` sentences of words from a vocabulary of `size`, and their tokenizer."""
     from zoo.text import WordTokenizer
     from zoo.vocabulary import SPECIAL_PIECES
 
@@ -219,14 +212,14 @@ def random_words(size: int, count: int) -> Inputs:
 
 
 def read_test_split(spec: str, tiny: bool = False) -> Inputs:
-    """Returns the source side of a test split, and the tokenizer that training would make; few sentences if `tiny`."""
+    """Returns the source side of a test split, and the tokenizer of a training; few sentences if `tiny`."""
     _, data, tokenizer = read_text(spec)
     texts = list(data.split("test").source)
     return Inputs(tokenizer, texts[: BATCH // 8] if tiny else texts)
 
 
 def sentences_of_file(run: Any, path: Path, case: str) -> list[str]:
-    """Returns the lines of a file that a case translates: all, some from everywhere, or those of `LENGTH` tokens."""
+    """Returns the lines of a file that a case translates: all, evenly spread ones, or those of about 16 tokens."""
     lines = path.read_text(encoding="utf-8").splitlines()
     if case == TEST_SET:
         return lines
@@ -237,9 +230,12 @@ def sentences_of_file(run: Any, path: Path, case: str) -> list[str]:
 
 
 def write_untrained_workdir(path: Path, tokenizer: Any, name: str | None = None) -> None:
-    """Writes a work directory of a model that was never trained, and never says the end by itself.
+    """Writes a work directory of an untrained model that never generates the end.
 
-    Its name is that of the cases unless another is given, which then has its own sizes.
+    Args:
+        path: The work directory.
+        tokenizer: The tokenizer of both sides.
+        name: A model of its default sizes. Default: the model of the cases.
     """
     import keras
 
@@ -259,7 +255,7 @@ def write_untrained_workdir(path: Path, tokenizer: Any, name: str | None = None)
     keras.utils.set_random_seed(0)
     model = create_model(config.spec.name, **config.model, dtype="float32")
     (embeddings,) = (weight for weight in model.variables if weight.path.endswith("target_embedding/embeddings"))
-    # The logit of the end is 0: beside those of a large vocabulary, of which half are above, never among the largest.
+    # The logit of the end is 0, which is never among the largest: about half of the others are positive.
     rows = np.array(keras.ops.convert_to_numpy(embeddings))
     rows[END] = 0.0
     embeddings.assign(rows)
@@ -267,14 +263,14 @@ def write_untrained_workdir(path: Path, tokenizer: Any, name: str | None = None)
 
 
 def write_weights(run: Any, path: Path) -> None:
-    """Writes the weights of the run's model for `benchmarks.peers.ctranslate2`."""
+    """Writes the weights of a run for `benchmarks.peers.ctranslate2`."""
     from keras import ops
 
     from zoo.layers import SinusoidalPositions
 
     model, options = run.model, run.config["model"]
     if run.spec.name != "transformer_tiny" or not options.get("normalize_first") or model.tied_embeddings != "all":
-        sys.exit("error: a transformer_tiny with pre-norm blocks and one shared vocabulary is needed.")
+        sys.exit("error: WORKDIR must be a transformer_tiny with pre-norm blocks and one shared vocabulary.")
     weights = {variable.path.partition("/")[2]: ops.convert_to_numpy(variable) for variable in model.variables}
     positions = SinusoidalPositions().encodings(ops.arange(POSITIONS), options["model_dim"])
     weights["positions"] = ops.convert_to_numpy(positions)
@@ -284,9 +280,9 @@ def write_weights(run: Any, path: Path) -> None:
 def prepare(
     case: Case, run: Any, workdir: Path, texts: Sequence[str], folder: Path, threads: int, **options_of_search: Any
 ) -> Case:
-    """Returns the case with what its contestants need besides, after writing that into a folder.
+    """Writes weights, texts, ids and exports into a folder, and returns the case with it.
 
-    `options_of_search` say how an export searches, besides the size of the beam.
+    `options_of_search` are further options of the exports.
     """
     from export.saved_model import export_saved_model
 
@@ -319,12 +315,12 @@ def measure_untrained(case: Case, spec: str | None, rounds: int, threads: int, t
 
 
 def our_versions() -> list[str]:
-    """Returns the versions of this project and of what it runs on."""
+    """Returns the versions of this project, Keras and TensorFlow."""
     return [f"{name} {importlib.metadata.version(name)}" for name in ("attention-zoo", "keras", "tensorflow")]
 
 
 def count_tokens(lengths: Sequence[int]) -> int:
-    """Returns how many tokens are found for sentences of these lengths."""
+    """Returns the number of tokens that are generated for sentences of these lengths."""
     ordered = sorted(lengths)
     batches = [ordered[start : start + BATCH] for start in range(0, len(ordered), BATCH)]
     return sum(len(batch) * batch[-1] for batch in batches)
@@ -337,27 +333,23 @@ def section(case: Case, measurements: Result) -> str:
         *columns_of_times("search"),
         Column("tokens/s", lambda _, result: f"{measurements['tokens'] / Spread.of(result['seconds']).median:,.0f}"),
         column_of_ratios(case, measurements),
-        Column("what it does", lambda contestant, _: contestant.note, is_measured=False),
+        Column.of("note", "what it does"),
     )
     return case_section(case, measurements, columns, "zoo against", [f"{measurements['tokens']:,} tokens."])
 
 
 def columns_of_times(group: str) -> tuple[Column, ...]:
-    """Returns the first columns of a table: group, contestant, time by the clock and of processors.
-
-    Args:
-        group: The title of the groups.
-    """
+    """Returns the first columns of a table: `group` as a title, contestant, time by the clock and of processors."""
     return (
-        Column(group, lambda contestant, _: contestant.group, is_measured=False),
-        Column("contestant", lambda contestant, _: contestant.name, is_measured=False),
-        Column("time", lambda _, result: Spread.of(result["seconds"]).text("ms", 1000, digits=0)),
+        Column.of("group", group),
+        Column.of("name", "contestant"),
+        Column.seconds("time", digits=0),
         Column("processor time", lambda _, result: f"{1000 * Spread.of(result['processor']).median:,.0f} ms"),
     )
 
 
 def column_of_ratios(case: Case, measurements: Result) -> Column:
-    """Returns the column that says how many times as fast as a peer the fastest of ours in its group is."""
+    """Returns the column of the speed of the fastest of ours relative to a peer of the same group."""
 
     def ratio(contestant: Contestant, result: Result) -> str:
         ours = _fastest(case, measurements, contestant.group, ZOO)
@@ -369,19 +361,33 @@ def column_of_ratios(case: Case, measurements: Result) -> Column:
 
 
 def _fastest(case: Case, measurements: Result, group: str, name: str) -> float | None:
-    """Returns the median of the fastest of those contestants of a group whose names begin so."""
+    """Returns the median of the fastest contestant of a group whose name begins with `name`."""
     members = [member for member in case.contestants if member.group == group and member.name.startswith(name)]
     return best_median(measurements["results"], [member.label for member in members])
 
 
-def trained_section(case: Case, measurements: Result, decode: Any) -> str:
-    """Returns the measurements of a trained model beside CTranslate2; `decode` turns rows of ids into texts."""
+def _of_ctranslate2(measurements: Result, contestant: Contestant) -> Result:
+    """Returns the last response of CTranslate2 in the group of a contestant."""
+    return measurements["results"].get(f"{CTRANSLATE2}, {contestant.group}", {}).get("last", {})
 
-    def peer_ids(contestant: Contestant) -> list[list[int]]:
-        return measurements["results"].get(f"{CTRANSLATE2}, {contestant.group}", {}).get("last", {}).get("ids", [])
+
+def _same_answers(measurements: Result, decode: Any) -> Column:
+    """Returns the column that counts translations equal to CTranslate2's; `decode` turns rows of ids into texts."""
+
+    def count(contestant: Contestant, result: Result) -> str:
+        expected, last = decode(_of_ctranslate2(measurements, contestant).get("ids", [])), result["last"]
+        texts = last["texts"] if "texts" in last else decode(last["ids"])
+        return f"{sum(map(str.__eq__, expected, texts))} of {len(expected):,}" if expected else ""
+
+    return Column("same answers", count)
+
+
+def trained_section(case: Case, measurements: Result, decode: Any) -> str:
+    """Returns the measurements of a trained model beside CTranslate2 as Markdown."""
 
     def tokens_per_second(contestant: Contestant, result: Result) -> str:
-        tokens = sum(len(ids) + 1 for ids in peer_ids(contestant))  # with the ends
+        ids = _of_ctranslate2(measurements, contestant).get("ids", [])
+        tokens = sum(len(row) + 1 for row in ids)  # with the ends
         return f"{tokens / Spread.of(result['seconds']).median:,.0f}" if tokens else ""
 
     def ratio(contestant: Contestant, result: Result) -> str:
@@ -390,29 +396,20 @@ def trained_section(case: Case, measurements: Result, decode: Any) -> str:
             return ""
         return f"{peer / Spread.of(result['seconds']).median:.2f}×"
 
-    def same_answers(contestant: Contestant, result: Result) -> str:
-        expected = decode(peer_ids(contestant))
-        if not expected or not contestant.name.startswith(ZOO):
-            return ""
-        return f"{sum(map(str.__eq__, expected, result['last']['texts']))} of {len(expected):,}"
-
+    same_answers = _same_answers(measurements, decode)
     columns = (
-        Column("search", lambda contestant, _: contestant.group, is_measured=False),
-        Column("", lambda contestant, _: contestant.name, is_measured=False),
-        Column("ms", lambda _, result: Spread.of(result["seconds"]).text("", 1000, digits=0)),
+        Column.of("group", "search"),
+        Column.of("name", ""),
+        Column.seconds("ms", "", digits=0),
         Column("tokens/s", tokens_per_second),
         Column("ratio", ratio),
-        Column("same answers", same_answers),
+        Column("same answers", lambda who, result: same_answers.cell(who, result) if who.name.startswith(ZOO) else ""),
     )
     return case_section(case, {**measurements, "versions": our_versions()}, columns)
 
 
 def sentence_section(case: Case, measurements: Result, decode: Any) -> str:
-    """Returns how long a trained model takes for a sentence, as Markdown; `decode` turns rows of ids into texts."""
-    results = measurements["results"]
-
-    def peer(contestant: Contestant) -> Result:
-        return results.get(f"{CTRANSLATE2}, {contestant.group}", {}).get("last", {})
+    """Returns the latency of a sentence by a trained model, as Markdown."""
 
     def quantile(result: Result, share: float) -> float:
         return float(np.quantile(result["last"]["latencies"], share))
@@ -421,28 +418,23 @@ def sentence_section(case: Case, measurements: Result, decode: Any) -> str:
         return lambda _, result: f"{1000 * quantile(result, share):.2f}"
 
     def ratio(contestant: Contestant, result: Result) -> str:
-        latencies = peer(contestant).get("latencies")
+        latencies = _of_ctranslate2(measurements, contestant).get("latencies")
         return f"{np.median(latencies) / quantile(result, 0.5):.2f}×" if latencies else ""
 
-    def same_answers(contestant: Contestant, result: Result) -> str:
-        expected, last = decode(peer(contestant).get("ids", [])), result["last"]
-        texts = last["texts"] if "texts" in last else decode(last["ids"])
-        return f"{sum(map(str.__eq__, expected, texts))} of {len(texts)}" if expected else ""
-
     columns = (
-        Column("search", lambda contestant, _: contestant.group, is_measured=False),
-        Column("", lambda contestant, _: contestant.name, is_measured=False),
+        Column.of("group", "search"),
+        Column.of("name", ""),
         Column("p50, ms", milliseconds(0.5)),
         Column("p95, ms", milliseconds(0.95)),
-        Column("all, ms", lambda _, result: Spread.of(result["seconds"]).text("", 1000, digits=0)),
+        Column.seconds("all, ms", "", digits=0),
         Column("speed of CTranslate2", ratio),
-        Column("same answers", same_answers),
+        _same_answers(measurements, decode),
     )
     return case_section(case, {**measurements, "versions": our_versions()}, columns, "zoo against")
 
 
 def report_trained(options, report: Report) -> None:
-    """Measures a trained model, and adds what was found to the report."""
+    """Measures a trained model, and adds the result to the report."""
     import zoo
 
     workdir = options.workdir.resolve()
@@ -459,7 +451,7 @@ def report_trained(options, report: Report) -> None:
 
 
 def report_untrained(options, report: Report, names: Sequence[str]) -> None:
-    """Measures untrained models, and adds what was found to the report."""
+    """Measures untrained models, and adds the results to the report."""
     report.begin(METHOD.format(rounds=options.rounds, threads=options.threads))
     for name in names:
         case, spec, rounds = CASES[name].among(options.contestant), None, options.rounds
@@ -474,7 +466,7 @@ def report_untrained(options, report: Report, names: Sequence[str]) -> None:
 
 def main(arguments=None) -> int:
     """Runs the command; returns its exit status."""
-    parser = MeasurementParser("python -m benchmarks.decoding", __doc__, rounds=15)
+    parser = MeasurementParser("decoding", __doc__, rounds=15)
     parser.add_argument("workdir", nargs="?", type=Path, help="a trained transformer_tiny (untrained models)")
     parser.add_argument("--text", type=Path, help="source sentences for WORKDIR, one a line")
     parser.add_argument(
@@ -487,9 +479,9 @@ def main(arguments=None) -> int:
         parser.error("WORKDIR and --text go together.")
     names = options.case or [REQUEST, *([TEST_SET] if options.data else [])]
     if SENTENCE in names and not options.workdir:
-        parser.error(f"the case {SENTENCE} needs WORKDIR and --text.")
+        parser.error(f"the case {SENTENCE} requires WORKDIR and --text.")
     if TEST_SET in names and not (options.data or options.workdir):
-        parser.error(f"the case {TEST_SET} needs --data.")
+        parser.error(f"the case {TEST_SET} requires --data.")
     report = Report(options)
     if options.workdir:
         report_trained(options, report)

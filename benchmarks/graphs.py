@@ -2,11 +2,9 @@
 
 `python -m benchmarks.graphs [--model NAME …] [--graph KIND …] [--write]`. Constants are not counted. A step is the body
 of the loop; a training step is a forward and a backward pass; an export has all signatures. `benchmarks/graphs.csv`
-holds what was counted last: a count that is more than a tenth above it is an error, and with `--write` the file is
-written anew.
+contains the last counts: a count that is more than a tenth above them is an error; `--write` updates the file.
 """
 
-import argparse
 import csv
 import os
 import re
@@ -16,6 +14,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+
+from benchmarks.runner.command import CommandParser
 
 TABLE = Path(__file__).with_suffix(".csv")
 SIZE = 10_000  # of all vocabularies
@@ -31,23 +31,24 @@ VOCABULARIES = {
 
 
 def counted(graph: Any) -> Counter[str]:
-    """Returns how often each operation stands in a `GraphDef`, in its functions too."""
+    """Returns the number of operations of each kind in a `GraphDef` and its functions."""
     nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
     return Counter(node.op for node in nodes if node.op not in NOT_COUNTED)
 
 
 def step_of(graph: Any) -> Counter[str]:
-    """Returns how often each operation stands in the body of the loop over the steps of a search.
+    """Returns the number of operations of each kind in the body of the loop over the steps of a search.
 
-    That is the loop within the one that drops finished sentences; a step may have loops of its own.
+    That is the loop within the one that drops finished sentences; a step may contain further loops.
     """
-    bodies = [each.node_def for each in graph.library.function if _OF_STEPS.search(each.signature.name)]
+    functions = graph.library.function
+    bodies = [function.node_def for function in functions if _OF_STEPS.search(function.signature.name)]
     (counts,) = ([node.op for node in body if node.op not in NOT_COUNTED] for body in bodies)
     return Counter(counts)
 
 
 def _model(name: str) -> tuple[Any, dict[str, Any]]:
-    """Returns a named model, and descriptions of its inputs."""
+    """Returns a named model, and the specifications of its inputs."""
     import tensorflow as tf
 
     import zoo
@@ -61,7 +62,7 @@ def _model(name: str) -> tuple[Any, dict[str, Any]]:
 
 
 def decoding_step(name: str) -> Counter[str] | None:
-    """Returns the operations of a step of greedy decoding; `None` for a model that decodes nothing."""
+    """Returns the operations of a step of greedy decoding; `None` for a model that does not generate."""
     import tensorflow as tf
 
     import zoo
@@ -72,9 +73,9 @@ def decoding_step(name: str) -> Counter[str] | None:
     if task not in ("seq2seq", "language_model"):
         return None
     model, specs = _model(name)
-    decoder, asked = (Translator, "source") if task == "seq2seq" else (Generator, "prompt")
-    answer = decoder(model)
-    function = tf.function(lambda ids: answer({asked: ids}), autograph=False)
+    decoder, name_of_input = (Translator, "source") if task == "seq2seq" else (Generator, "prompt")
+    decode = decoder(model)
+    function = tf.function(lambda ids: decode({name_of_input: ids}), autograph=False)
     return step_of(function.get_concrete_function(next(iter(specs.values()))).graph.as_graph_def())
 
 
@@ -114,7 +115,7 @@ GRAPHS: dict[str, Callable[[str], Counter[str] | None]] = {
     "export": export,
 }
 EXPORTED = ("transformer_tiny",)
-"""Models whose exports are counted, unless others are named."""
+"""Models whose exports are counted by default."""
 
 
 def stored() -> dict[tuple[str, str], int]:
@@ -138,20 +139,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import zoo
 
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.graphs", description=__doc__)
+    parser = CommandParser("graphs", __doc__)
     parser.add_argument("--model", nargs="+", choices=zoo.list_models(), metavar="NAME", help="default: all")
     parser.add_argument("--graph", nargs="+", choices=GRAPHS, default=[*GRAPHS], metavar="KIND", help="default: all")
-    parser.add_argument("--write", action="store_true", help=f"write {TABLE.name} anew, with what was not counted now")
+    parser.add_argument("--write", action="store_true", help=f"update {TABLE.name}")
     options = parser.parse_args(arguments)
     counts = {}
     for kind in options.graph:
         names = options.model or (EXPORTED if kind == "export" else zoo.list_models())
         for name in names:
-            found = GRAPHS[kind](name)
-            if found is not None:
-                counts[name, kind] = found.total()
-                most = ", ".join(f"{number} {operation}" for operation, number in found.most_common(4))
-                print(f"{name}, {kind}: {found.total():,} operations; {most}", flush=True)
+            operations = GRAPHS[kind](name)
+            if operations is not None:
+                counts[name, kind] = operations.total()
+                most = ", ".join(f"{number} {operation}" for operation, number in operations.most_common(4))
+                print(f"{name}, {kind}: {operations.total():,} operations; {most}", flush=True)
     if options.write:
         rows = sorted({**(stored() if TABLE.exists() else {}), **counts}.items())
         lines = ["model,graph,operations", *(f"{name},{kind},{count}" for (name, kind), count in rows)]

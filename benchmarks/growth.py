@@ -1,9 +1,9 @@
-"""How the cost of each attention layer grows with the length: slopes beside theory, and a plot.
+"""Measures the growth of the cost of each attention layer with the length: slopes beside theory, and a plot.
 
 `python -m benchmarks.growth [--layer NAME …] [--length T …] [--rounds N] [--processor] [--plot FILE]`
 
-Few features, so that what grows with T outweighs what is the same for every position; and as many rows as it takes for
-the work of a row to outweigh the start of the operations.
+The number of features is small, so that the cost that grows with T dominates the cost of each position; the number of
+rows is large enough for the work to dominate the start of the operations.
 """
 
 import dataclasses
@@ -17,10 +17,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from benchmarks.attention import HEADS, keras_layer, sizes
-from benchmarks.case import Case
-from benchmarks.command import MeasurementParser, Report, load_or_measure_case
-from benchmarks.process import ROOT
-from benchmarks.report import median_of, table
+from benchmarks.runner.case import Case
+from benchmarks.runner.command import MeasurementParser, Report, load_or_measure_case
+from benchmarks.runner.process import ROOT
+from benchmarks.runner.report import median_of, table
 
 LENGTHS = (128, 256, 512, 1024, 2048, 4096, 8192)
 TOLERANCE = 0.15
@@ -37,13 +37,13 @@ class Layer(NamedTuple):
     exponent: int  # the power of the length with which its cost grows in theory
     batch: int  # B
     multiplications: str  # those that grow fastest with the length, of one row
-    steps: str = "1"  # how many have to follow one another
+    steps: str = "1"  # the number of sequential steps
     longest_path: str = "1"  # steps between the two positions that are farthest apart
-    note: str = ""  # what distinguishes it from others of its class
+    note: str = ""  # distinguishes it from others of its class
     heads: int = 4
 
 
-_UNITS = {"units": 16}  # additive scores cost this much for every pair
+_UNITS = {"units": 16}  # the cost of additive scores for each pair
 _LOCAL = {"window": "window"}
 _BAND = ("n·w·d", "1", "n/w")  # w: the window, or the block
 LAYERS = {
@@ -55,7 +55,7 @@ LAYERS = {
     "scaled_dot": Layer("ScaledDotProductAttention", {}, 2, 4, "n²·d"),
     "multi_head": Layer("MultiHeadAttention", HEADS, 2, 1, "n²·d"),
     "grouped_query": Layer("GroupedQueryAttention", {**HEADS, "num_key_value_heads": 2}, 2, 1, "n²·d"),
-    # The paper's cost is that of the window alone; here their weights have the full length, as the contract asks.
+    # The paper's cost is that of the window alone; here weights have the full length, which the contract requires.
     "local_m": Layer("LocalAttention", {**_LOCAL, "alignment": "monotonic"}, 2, 4, "n²·d", note="local_m"),
     "local_p": Layer("LocalAttention", {**_LOCAL, "alignment": "predictive"}, 2, 4, "n²·d", note="local_p"),
     "sliding_window": Layer("SlidingWindowAttention", {**HEADS, **_LOCAL}, 1, 16, *_BAND),
@@ -72,12 +72,12 @@ LAYERS = {
     "pooling": Layer(
         "AttentionPooling", {"attention": {"class": "zoo.layers.AdditiveAttention", **_UNITS}}, 1, 64, "n·(u + d)"
     ),
-    # What attention is compared with (Vaswani et al. 2017, table 1); k: the width.
+    # Alternatives to attention (Vaswani et al. 2017, table 1); k: the width.
     "recurrence": Layer("keras.layers.GRU", {"units": "dim", "return_sequences": True}, 1, 1, "n·d²", "n", "n"),
     "convolution": Layer(
         "keras.layers.Conv1D", {"filters": "dim", "kernel_size": 3, "padding": "same"}, 1, 16, "k·n·d²", "1", "n/k"
     ),
-    # What is compared with one another is of the same batch and size.
+    # Pairs of layers that are compared have the same batch and size.
     "additive_wide": Layer("AdditiveAttention", {"units": "dim"}, 2, 1, "n²·(u + d)", note="u = d"),
     "dot_wide": Layer("DotAttention", {}, 2, 1, "n²·d", note="d alone"),
     "one_head": Layer("MultiHeadAttention", HEADS, 2, 1, "n²·d", note="1 head", heads=1),
@@ -107,22 +107,21 @@ CASES = {name: _case(name, layer) for name, layer in LAYERS.items()}
 
 def _of_lengths(case: Case, lengths: Sequence[int]) -> Case:
     """Returns the case with some of its lengths alone."""
-    chosen = tuple(each for each in case.contestants if each.work["length"] in lengths)
-    return dataclasses.replace(case, contestants=chosen)
+    chosen = (contestant for contestant in case.contestants if contestant.work["length"] in lengths)
+    return dataclasses.replace(case, contestants=tuple(chosen))
 
 
 def medians_by_length(case: Case, measurements: Mapping[str, Any], kind: str = "seconds") -> dict[int, float]:
-    """Returns the median time by length of what was measured of a layer, in `"seconds"` or of the `"processor"`."""
+    """Returns the median time of a layer by length, by the clock (`"seconds"`) or of the `"processor"`."""
     results = measurements["results"]
-    medians = {each.work["length"]: median_of(results.get(each.label, {}), kind) for each in case.contestants}
+    medians = {who.work["length"]: median_of(results.get(who.label, {}), kind) for who in case.contestants}
     return {length: median for length, median in medians.items() if median is not None}
 
 
 def slope(medians: Mapping[int, float]) -> float:
     """Returns the slope of log time against log T by least squares.
 
-    Lengths below `FROM_LENGTH` do not count: there the start of the operations, which costs the same at every length,
-    is most of the time.
+    Lengths below `FROM_LENGTH` are left out, since the start of the operations dominates their time.
     """
     lengths = [length for length in medians if length >= FROM_LENGTH]
     if len(lengths) < 2:
@@ -171,12 +170,12 @@ def plot(medians: Mapping[str, Mapping[int, float]], file: Path) -> None:
 
 def main(arguments=None) -> int:
     """Runs the command; returns its exit status."""
-    parser = MeasurementParser("python -m benchmarks.growth", __doc__, rounds=5)
+    parser = MeasurementParser("growth", __doc__, rounds=5)
     parser.add_argument("--plot", type=Path, default=PLOT, help="file of the plot (benchmarks/growth.png)")
     parser.add_argument(
         "--processor",
         action="store_true",
-        help="time of all processor cores in place of the clock's, which counts what else the machine does",
+        help="time of all processor cores instead of the clock's, which includes other work on the machine",
     )
     parser.add_cases(CASES, "layer")
     parser.add_argument(

@@ -1,10 +1,10 @@
-"""What the core operation that reaches the processor's int8 gains in a product whose left side is rounded on the way.
+"""Measures the gain of TensorFlow's int8 product for activations that are quantized on the fly.
 
 `python -m benchmarks.int8_products [--rounds N] [--tiny]`
 
-Activations [rows, D] by weights [D, columns], in a graph, on one thread, in processor time. Weights are rounded before,
-each column by its own scale; activations in the graph, each row by its own. So float32 goes in and comes out, as in a
-layer that multiplies in int8.
+Activations [rows, D] are multiplied by weights [D, columns], in a graph, on one thread, in processor time. Weights are
+quantized before, with a scale for each column, activations in the graph, with a scale for each row. Inputs and outputs
+are float32, as in a layer that multiplies in int8.
 """
 
 import os
@@ -16,21 +16,22 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.command import MeasurementParser
+from benchmarks.runner.command import MeasurementParser
+from benchmarks.runner.report import table
 
 SIZES = [(rows, *matrix) for matrix in ((256, 1024), (256, 8000)) for rows in (32, 64, 256, 1024)]
 TINY = [(3, 5, 7)]
 LEAST_SECONDS = 0.03  # of processor time for a turn
-OFFSET = 128  # of unsigned numbers, as the operation takes no other on its left side
+OFFSET = 128  # of the unsigned numbers that the operation requires on its left side
 
 
 def products(weights: np.ndarray) -> dict[str, Callable[[Any], Any]]:
-    """Returns functions of activations [M, D] that multiply them by weights [D, N], by name."""
+    """Returns functions that multiply activations [M, D] by weights [D, N], by name."""
     import tensorflow as tf
 
     scale = np.abs(weights).max(axis=0) / 127.0
     rounded = np.round(weights / scale).astype(np.int8)
-    # With these ranges a unit is 1, so that the bias takes away what the offset adds, exactly.
+    # With these ranges a unit is 1, so that the bias cancels the offset exactly.
     ranges = {"min_a": 0.0, "max_a": 255.0, "min_b": -127.0, "max_b": 127.0}
     operands = {
         "b": tf.bitcast(tf.constant(rounded), tf.qint8),
@@ -60,7 +61,7 @@ def products(weights: np.ndarray) -> dict[str, Callable[[Any], Any]]:
 
 
 def measure(rows: int, inner: int, columns: int, rounds: int) -> dict[str, tuple[float, float]]:
-    """Returns seconds of a product and its largest error, as a share of the largest result, by name."""
+    """Returns the seconds of a product and its largest error relative to the largest result, by name."""
     import tensorflow as tf
 
     chance = np.random.default_rng(0)
@@ -72,7 +73,7 @@ def measure(rows: int, inner: int, columns: int, rounds: int) -> dict[str, tuple
         graph = tf.function(product, input_signature=[tf.TensorSpec([None, inner])], autograph=False)
         try:
             errors[name] = float(np.abs(graph(inputs).numpy() - exact).max() / np.abs(exact).max())
-        except tf.errors.OpError:  # without oneDNN it gives no result
+        except tf.errors.OpError:  # TensorFlow runs without oneDNN
             continue
         graphs[name] = graph
     seconds: dict[str, list[float]] = {name: [] for name in graphs}
@@ -88,22 +89,21 @@ def measure(rows: int, inner: int, columns: int, rounds: int) -> dict[str, tuple
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
-    parser = MeasurementParser("python -m benchmarks.int8_products", __doc__, rounds=9)
-    parser.add_argument("--tiny", action="store_true", help="tiny sizes, to see that everything runs")
+    parser = MeasurementParser("int8_products", __doc__, rounds=9)
+    parser.add_tiny()
     options = parser.parse_args(arguments)
-    os.environ.update(TF_NUM_INTRAOP_THREADS="1", TF_NUM_INTEROP_THREADS="1")  # TensorFlow reads them when it starts
-    lines = ["| product | float32 | bfloat16 | int8 | error of int8 |", "|---|---|---|---|---|"]
-    for size in TINY if options.tiny else SIZES:
-        found = measure(*size, options.rounds)
-        base = found["float32"][0]
+    os.environ.update(TF_NUM_INTRAOP_THREADS="1", TF_NUM_INTEROP_THREADS="1")  # before TensorFlow is imported
+    table_rows = []
+    for rows, inner, columns in TINY if options.tiny else SIZES:
+        results = measure(rows, inner, columns, options.rounds)
+        base = results["float32"][0]
         cells = [
-            f"{1e3 * found[name][0]:.2f} ms, {base / found[name][0]:.2f}×" if name in found else "no result"
+            f"{1e3 * results[name][0]:.2f} ms, {base / results[name][0]:.2f}×" if name in results else "no result"
             for name in ("float32", "bfloat16", "int8")
         ]
-        error = f"{found['int8'][1]:.4f}" if "int8" in found else ""
-        rows, inner, columns = size
-        lines.append(f"| {rows} × {inner} by {inner} × {columns:,} | {' | '.join(cells)} | {error} |")
-    print("\n".join(lines))
+        error = f"{results['int8'][1]:.4f}" if "int8" in results else ""
+        table_rows.append([f"{rows} × {inner} by {inner} × {columns:,}", *cells, error])
+    print("\n".join(table(["product", "float32", "bfloat16", "int8", "error of int8"], table_rows)))
     return 0
 
 

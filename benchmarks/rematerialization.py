@@ -1,9 +1,9 @@
-"""What `training.remat` saves and costs: memory and processor time of a training step of a translator.
+"""Measures memory and processor time of a translator's training step with and without `training.remat`.
 
 `python -m benchmarks.rematerialization [--model NAME] [--batch N] [--length N] [--vocabulary N]`
 
-Each half is measured in a process of its own. Memory is the peak beyond what the model and its optimizer hold before
-the first step.
+Each is measured in a process of its own. Memory is the peak beyond that of the model and its optimizer before the first
+step.
 """
 
 import argparse
@@ -14,8 +14,9 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.memory import peak_memory
-from benchmarks.process import ROOT
+from benchmarks.runner.command import CommandParser
+from benchmarks.runner.memory import peak_memory
+from benchmarks.runner.process import ROOT
 
 STEPS = 2
 
@@ -45,23 +46,22 @@ def measure(name: str, batch: int, length: int, vocabulary: int, remat: bool) ->
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.rematerialization", description=__doc__.splitlines()[0])
+    parser = CommandParser("rematerialization", __doc__.splitlines()[0])
     parser.add_argument("--model", default="transformer_base", help="a translator of Transformer blocks")
-    parser.add_argument("--batch", type=int, default=32, help="sentences (32)")
-    parser.add_argument("--length", type=int, default=256, help="tokens of each on either side (256)")
-    parser.add_argument("--vocabulary", type=int, default=8000, help="tokens of each side (8000)")
+    parser.add_count("batch", 32, "sentences")
+    parser.add_count("length", 256, "tokens of each on either side")
+    parser.add_count("vocabulary", 8000, "tokens of each side")
     parser.add_argument("--only", choices=("kept", "remat"), help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.only:
         sizes = (options.batch, options.length, options.vocabulary)
         print(json.dumps(measure(options.model, *sizes, options.only == "remat")))
         return 0
-    asked = list(sys.argv[1:] if arguments is None else arguments)
+    words = sys.argv[1:] if arguments is None else arguments
     for half in ("kept", "remat"):
-        command = [sys.executable, "-m", "benchmarks.rematerialization", *asked, "--only", half]
-        print(
-            subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout, end="", flush=True
-        )
+        command = [sys.executable, "-m", "benchmarks.rematerialization", *words, "--only", half]
+        done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
+        print(done.stdout, end="", flush=True)
     return 0
 
 

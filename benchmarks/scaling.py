@@ -1,52 +1,50 @@
-"""What training on many devices should cost, on paper: step time, memory, bytes on the wire, and where it stops paying.
+"""Predicts the cost of training on many devices: step time, memory, communication, and how many devices are worthwhile.
 
 `python -m benchmarks.scaling [--model NAME] [--hardware NAME …] [--tokens N] [--length N] [--utilization X]`
 
-Nothing is measured: the figures of the hardware are those of its makers, and the arithmetic is that of the model. For P
-weights, a batch of n target tokens and a mesh of d · m devices, of which m share the weights (tensor parallel) and d
-the batch (data parallel), a device has
+Nothing is measured: the figures of the hardware are those of its makers. For P weights, a batch of n target tokens and
+a mesh of d · m devices, of which m share the weights (tensor parallel) and d the batch (data parallel), a device
 
-- the work `3 F n / (d m)`: forward, and twice as much backward; F is what `zoo.cost` counts for a token;
-- on the wire `2 (d − 1) / d · 4 P / m` bytes for its gradients in float32, and `2 (m − 1) / m · 2 · 2 R D n / d` for
-  the sums of the R products of a forward pass whose terms are on several devices, D features in bfloat16 each, and for
-  as many in the backward pass (a ring moves each byte `2 (k − 1) / k` times between k devices);
-- in memory `4 P / m` for the weights and as much for the gradients, `8 P / m` for Adam's moments (with sharded moments
-  a d-th of that), and at most all results of a forward pass, in bfloat16.
+- computes `3 F n / (d m)` operations: forward, and twice as many backward; `zoo.cost` returns F for a token;
+- sends `2 (d − 1) / d · 4 P / m` bytes for its gradients in float32, and `2 (m − 1) / m · 2 · 2 R D n / d` for the sums
+  of the R products of a forward pass that are distributed over devices, D features in bfloat16 each, and for as many
+  in the backward pass (a ring moves each byte `2 (k − 1) / k` times between k devices);
+- stores `4 P / m` bytes for the weights and as many for the gradients, `8 P / m` for Adam's moments (divided by d if
+  these are sharded), and at most all results of a forward pass, in bfloat16.
 
-The time of a step is that of the work and that on the wire, one after the other: what overlaps makes it shorter.
+The time of a step is the sum of computation and communication; their overlap makes it shorter.
 """
 
-import argparse
 import dataclasses
 import itertools
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import zoo
-from benchmarks.report import table
+from benchmarks.runner.command import CommandParser, write_page
+from benchmarks.runner.report import table
 from training.hardware.peaks import PEAKS
 from zoo.errors import InputError
 
 DEVICES = tuple(2**power for power in range(10))
 SHARES = (1, 2, 4, 8)
 PAYS = 0.5
-"""A mesh pays as long as its devices do this share of what so many single ones would."""
+"""A mesh is worthwhile if its devices do at least this share of the work of as many single ones."""
 VOCABULARY = 32_000
 
 
 @dataclasses.dataclass(frozen=True)
 class Hardware:
-    """Figures of a device and of what connects it, as its maker gives them.
+    """Figures of a device and its network, from its maker.
 
     Attributes:
         peak: Operations per second, dense, in bfloat16; an addition and a multiplication are two.
         memory: Bytes.
         link: Bytes per second that a device sends within its group, in one direction.
-        group: Devices that are connected so.
+        group: The number of devices in a group.
         network: Bytes per second that a device sends to other groups.
-        latency: Seconds that a step of a collective operation takes, however little it moves; an assumption.
-        source: Where the figures are from.
+        latency: Seconds of a step of a collective operation without data; an assumption.
+        source: The source of the figures.
     """
 
     peak: float
@@ -69,20 +67,20 @@ HARDWARE = {
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """What a model asks of its devices.
+    """The work of a model.
 
     Attributes:
         weights: P.
         operations: F, additions and multiplications of a forward pass for a target token and its share of the source.
-        kept: Bytes of all results of a forward pass for a target token, in bfloat16.
+        activations: Bytes of all results of a forward pass for a target token, in bfloat16.
         features: D.
-        sums: R, products of a forward pass whose terms are spread over the devices that share the weights: one for
-            each attention and each feed-forward layer.
+        sums: R, products of a forward pass that are distributed over the devices that share the weights: one for each
+            attention and each feed-forward layer.
     """
 
     weights: int
     operations: float
-    kept: float
+    activations: float
     features: int
     sums: int
 
@@ -107,10 +105,10 @@ class Step:
     """A step of a training on a mesh.
 
     Attributes:
-        compute: Seconds of work.
-        wire: Seconds on the wire.
+        compute: Seconds of computation.
+        wire: Seconds of communication.
         sent: Bytes that a device sends.
-        memory: Bytes that a device has to hold, at most.
+        memory: The largest number of bytes that a device stores.
     """
 
     compute: float
@@ -124,7 +122,7 @@ class Step:
 
 
 def work_of(name: str, length: int, vocabulary: int) -> Work:
-    """Returns the work of a named Transformer that translates sentences of `length` tokens; InputError for another."""
+    """Returns the work of a Transformer that translates sentences of `length` tokens; `InputError` for others."""
     if not name.startswith("transformer_") or zoo.get_spec(name).task != "seq2seq":
         raise InputError(f"--model is a Transformer that translates. Received: {name}.")
     model = zoo.create_model(name, source_vocab_size=vocabulary, target_vocab_size=vocabulary)
@@ -132,7 +130,7 @@ def work_of(name: str, length: int, vocabulary: int) -> Work:
     return Work(
         weights=cost.weights,
         operations=(cost.multiplications + cost.additions) / length,
-        kept=cost.bytes / 2 / length,  # half as many in bfloat16
+        activations=cost.bytes / 2 / length,  # half as many in bfloat16
         features=options.model_dim,
         sums=5 * options.num_layers,  # two of an encoder layer, three of a decoder layer
     )
@@ -141,15 +139,15 @@ def work_of(name: str, length: int, vocabulary: int) -> Work:
 def predict(
     work: Work, hardware: Hardware, mesh: Mesh, tokens: float, utilization: float = 1.0, sharded_moments: bool = False
 ) -> Step:
-    """Returns what a step costs each device.
+    """Returns the cost of a step for each device.
 
     Args:
         work: The model.
         hardware: The devices.
-        mesh: How they are arranged; those that share weights are next to one another.
-        tokens: Target tokens in a batch, of all devices.
+        mesh: Their mesh, in which those that share weights are neighbours.
+        tokens: Target tokens in the batch of all devices.
         utilization: The share of the peak that a single device reaches.
-        sharded_moments: Whether each part of the batch keeps its share of the optimizer's moments only.
+        sharded_moments: Whether each part of the batch stores its share of the optimizer's moments only.
     """
     own = tokens / mesh.data
     gradients = 4 * work.weights / mesh.model
@@ -167,18 +165,20 @@ def predict(
         compute=3 * work.operations * tokens / mesh.devices / (utilization * hardware.peak),
         wire=wire,
         sent=_moved(activations, mesh.model) + _moved(gradients, mesh.data),
-        memory=2 * gradients + 2 * gradients / (mesh.data if sharded_moments else 1) + work.kept * own / mesh.model,
+        memory=2 * gradients
+        + 2 * gradients / (mesh.data if sharded_moments else 1)
+        + work.activations * own / mesh.model,
     )
 
 
 def _ways(hardware: Hardware, mesh: Mesh) -> tuple[int, int]:
-    """Returns how many parts of the batch are in one group of devices, and how many such groups there are."""
+    """Returns the number of parts of the batch in one group of devices, and the number of such groups."""
     within = max(1, min(mesh.data, hardware.group // mesh.model))
     return within, -(-mesh.data // within)
 
 
 def _moved(size: float, devices: int) -> float:
-    """Returns the bytes that each device sends until all have the sum of their tensors of so many bytes."""
+    """Returns the bytes that each device sends to sum tensors of `size` bytes over all devices."""
     return 2 * (devices - 1) / devices * size
 
 
@@ -187,34 +187,34 @@ def _ring(size: float, devices: int, bandwidth: float) -> float:
 
 
 def meshes(devices: int) -> list[Mesh]:
-    """Returns the meshes of so many devices."""
+    """Returns the meshes of a number of devices."""
     return [Mesh(devices // share, share) for share in SHARES if share <= devices]
 
 
 def best(work: Work, hardware: Hardware, devices: int, tokens: float, utilization: float) -> tuple[Mesh, Step] | None:
-    """Returns the quickest mesh of those whose devices have room enough, or `None` if none has."""
+    """Returns the fastest mesh whose devices have enough memory, or `None` if there is none."""
     steps = [(mesh, predict(work, hardware, mesh, tokens, utilization)) for mesh in meshes(devices)]
-    fitting = [each for each in steps if each[1].memory <= hardware.memory]
-    return min(fitting, key=lambda each: each[1].seconds, default=None)
+    fitting = [(mesh, step) for mesh, step in steps if step.memory <= hardware.memory]
+    return min(fitting, key=lambda pair: pair[1].seconds, default=None)
 
 
 def last_that_pays(rates: Sequence[tuple[int, float]]) -> int:
-    """Returns the largest of the device counts up to which each does `PAYS` of its share, from (devices, rate)."""
+    """Returns the largest number of devices that is worthwhile (`PAYS`), from pairs (devices, rate)."""
     (first, rate), *_ = rates
-    paying = itertools.takewhile(lambda each: each[1] >= PAYS * rate * each[0] / first, rates)
+    paying = itertools.takewhile(lambda pair: pair[1] >= PAYS * rate * pair[0] / first, rates)
     return max(devices for devices, _ in paying)
 
 
 def section(name: str, work: Work, tokens: float, utilization: float, grows: bool) -> list[str]:
-    """Returns the table of some hardware: rows by the number of devices; the batch may grow with it."""
+    """Returns the table of some hardware by the number of devices, with which the batch may grow."""
     hardware, rows, rates = HARDWARE[name], [], []
     for devices in DEVICES:
         batch = tokens * devices if grows else tokens
-        found = best(work, hardware, devices, batch, utilization)
-        if found is None:
+        fastest = best(work, hardware, devices, batch, utilization)
+        if fastest is None:
             rows.append([f"{devices}", "no room", *[""] * 6])
             continue
-        mesh, step = found
+        mesh, step = fastest
         rates.append((devices, batch / step.seconds))
         rows.append(
             [
@@ -236,24 +236,19 @@ def section(name: str, work: Work, tokens: float, utilization: float, grows: boo
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.scaling", description="Training on many devices, on paper."
-    )
+    parser = CommandParser("scaling", "Training on many devices, on paper.")
     parser.add_argument("--model", default="transformer_big", help="a Transformer that translates (transformer_big)")
     parser.add_argument("--hardware", action="append", choices=list(HARDWARE), help="more than once for several (all)")
-    parser.add_argument("--tokens", type=int, default=400_000, help="target tokens in a batch (400,000)")
-    parser.add_argument("--own_tokens", type=int, default=16_000, help="those of a device if the batch grows (16,000)")
-    parser.add_argument("--length", type=int, default=32, help="tokens of a sentence on either side (32)")
+    parser.add_count("tokens", 400_000, "target tokens in a batch")
+    parser.add_count("own_tokens", 16_000, "those of a device if the batch grows")
+    parser.add_count("length", 32, "tokens of a sentence on either side")
     parser.add_argument(
         "--utilization", type=float, default=0.4, help="share of the peak that one device reaches (0.4, an assumption)"
     )
-    parser.add_argument("--output", type=Path, help="file to write the tables into as well")
+    parser.add_output()
     options = parser.parse_args(arguments)
     if not 0 < options.utilization <= 1:
         parser.error(f"--utilization must be above 0 and at most 1. Received: {options.utilization}")
-    for count in ("tokens", "own_tokens", "length"):
-        if getattr(options, count) < 1:
-            parser.error(f"--{count} must be positive. Received: {getattr(options, count)}")
     try:
         work = work_of(options.model, options.length, VOCABULARY)
     except InputError as error:
@@ -269,10 +264,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             lines += ["", f"### {name}, {batch:,} tokens in the batch of {what}", ""]
             lines += section(name, work, batch, options.utilization, grows)
         lines += ["", f"Figures of {name}: {HARDWARE[name].source}."]
-    text = "\n".join(lines) + "\n"
-    print(text, end="")
-    if options.output:
-        options.output.write_text(text, encoding="utf-8")
+    write_page("\n".join(lines) + "\n", options.output)
     return 0
 
 

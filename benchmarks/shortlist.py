@@ -1,10 +1,9 @@
-"""Measures what a shortlist gains: sentences a second of exports with it and without, of models never trained.
+"""Measures the gain of a shortlist: sentences a second of exports of untrained models with and without it.
 
 `python -m benchmarks.shortlist [--model NAME] [--vocabulary N] [--shortlist N] [--rounds N] [--tiny]`
 
-64 sentences of 16 tokens, 16 steps, greedy and beam search of 5. Each export is loaded as a server loads it, with
-parts of 32 sentences; all are asked in turn, in one process. Seconds are of one processor, as other work on the machine
-would stretch those of the clock.
+64 sentences of 16 tokens, 16 steps, greedy and beam search of 5. Each export is loaded like by a server, with parts of
+32 sentences; all take turns in one process. Seconds are processor time, which other work on the machine affects less.
 """
 
 import os
@@ -18,14 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.command import MeasurementParser
 from benchmarks.decoding import BATCH, LENGTH, SEARCHES, random_words, write_untrained_workdir
+from benchmarks.runner.command import MeasurementParser
 
 TRANSLATIONS, ALWAYS = 50, 104
 
 
 def write_shortlist(workdir: Path, tokens: int) -> None:
-    """Writes a shortlist of random translations, of which each batch has more than it can take."""
+    """Writes a shortlist of random translations, of which each batch has more than its capacity."""
     from zoo.inference.shortlist import Shortlist
     from zoo.workdir import WorkDir
 
@@ -34,12 +33,12 @@ def write_shortlist(workdir: Path, tokens: int) -> None:
 
 
 def measure(model: str, vocabulary: int, size: int, rounds: int, sentences: int = BATCH) -> dict[str, list[float]]:
-    """Returns seconds of a processor for all sentences, without a shortlist and with one, by search."""
+    """Returns the processor time for all sentences, without a shortlist and with one, by search."""
     from benchmarks.zoo_adapter import load_signature
     from export.saved_model import export_saved_model
 
     inputs = random_words(vocabulary, sentences)
-    asked: dict[str, list[Callable[[], Any]]] = {search: [] for search in SEARCHES}
+    exports: dict[str, list[Callable[[Any], Any]]] = {search: [] for search in SEARCHES}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_untrained_workdir(folder / "run", inputs.tokenizer, model)
@@ -53,10 +52,10 @@ def measure(model: str, vocabulary: int, size: int, rounds: int, sentences: int 
                 lengths = {len(text.split()) for text in texts}
                 if lengths != {LENGTH}:
                     raise ValueError(f"Expected {LENGTH} tokens. Received: {lengths}.")
-                asked[search].append(run)
+                exports[search].append(run)
         seconds: dict[str, list[list[float]]] = {search: [[], []] for search in SEARCHES}
         for _ in range(rounds):
-            for search, runs in asked.items():
+            for search, runs in exports.items():
                 for run, spent in zip(runs, seconds[search], strict=True):
                     begun = time.process_time()
                     run(inputs.texts)
@@ -66,17 +65,17 @@ def measure(model: str, vocabulary: int, size: int, rounds: int, sentences: int 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
-    parser = MeasurementParser("python -m benchmarks.shortlist", __doc__, rounds=9)
+    parser = MeasurementParser("shortlist", __doc__, rounds=9)
     parser.add_argument("--model", default="student_tiny", help="name of a translator of Transformer blocks")
     parser.add_count("vocabulary", 8_000, "tokens")
     parser.add_count("shortlist", 1_000, "tokens of a batch")
-    parser.add_argument("--tiny", action="store_true", help="tiny sizes, to see that everything runs")
+    parser.add_tiny()
     options = parser.parse_args(arguments)
-    os.environ["TF_ENABLE_ONEDNN_OPTS"] = "0"  # as servers here
+    os.environ["TF_ENABLE_ONEDNN_OPTS"] = "0"  # like `export.serve`
     size, vocabulary, count = (16, 60, 4) if options.tiny else (options.shortlist, options.vocabulary, BATCH)
-    found = measure(options.model, vocabulary, size, options.rounds, count)
+    seconds = measure(options.model, vocabulary, size, options.rounds, count)
     print("| model | vocabulary | search | all tokens | shortlist | |\n|---|---|---|---|---|---|")
-    for search, (whole, short) in found.items():
+    for search, (whole, short) in seconds.items():
         rates = f"{count / whole:,.0f} sentences/s | {size:,}: {count / short:,.0f} sentences/s | {whole / short:.2f}×"
         print(f"| `{options.model}` | {vocabulary:,} | {search} | {rates} |")
     return 0

@@ -1,4 +1,4 @@
-"""How long it takes from nothing to the names of the models, and to the first step of training."""
+"""Measures the time from the start of Python to the names of the models, and to the first step of training."""
 
 import json
 import resource
@@ -12,8 +12,8 @@ from typing import Any
 
 from tqdm import tqdm
 
-from benchmarks.process import ROOT, Failed, Process
-from benchmarks.report import Goal, Spread, goal_table, machine_and_commit
+from benchmarks.runner.process import ROOT, Failed, Process
+from benchmarks.runner.report import Goal, Spread, goal_table, machine_and_commit
 
 MODELS = ("rnnsearch", "transformer_tiny")
 LIST_BOUND, FIRST_STEP_BOUND = 0.3, 20.0  # seconds
@@ -31,7 +31,7 @@ from training.loop import progress
 
 def report_and_end(self, batch, logs=None):
     print(json.dumps({"loss": float(logs["loss"])}), flush=True)
-    os._exit(0)  # the rest of the training is not asked for
+    os._exit(0)  # the training ends after its first step
 
 progress.Progress.on_train_batch_end = report_and_end
 train.main(["--data", "dates", *sys.argv[1:]])
@@ -39,7 +39,7 @@ train.main(["--data", "dates", *sys.argv[1:]])
 
 
 def measure(rounds: int = 15, first_steps: int = 3) -> dict[str, Any]:
-    """Returns the times, in seconds, of processes that list the models, and of some that train each model."""
+    """Returns the times, in seconds, of processes that list the models, and of those that train each model."""
     measurements: dict[str, Any] = {"where": machine_and_commit(), "list_models": [], "process": [], "first_step": {}}
     for number in tqdm(range(rounds + 1), "start: list_models()", leave=False, disable=None):
         begun = time.perf_counter()
@@ -47,7 +47,7 @@ def measure(rounds: int = 15, first_steps: int = 3) -> dict[str, Any]:
         seconds, answer = time.perf_counter() - begun, json.loads(done.stdout)
         if answer["keras"]:
             raise Failed("`zoo.list_models()` loads Keras")
-        if number:  # the first one read the files into memory
+        if number:  # the first process reads the files from the disk
             measurements["process"].append(seconds)
             measurements["list_models"].append(answer["seconds"])
     turns = [model for _ in range(first_steps) for model in MODELS]
@@ -58,7 +58,7 @@ def measure(rounds: int = 15, first_steps: int = 3) -> dict[str, Any]:
 
 
 def first_step(model: str) -> tuple[float, float]:
-    """Returns the time from the start of `training.train` to its first step on `dates`, and the time of processors."""
+    """Returns the time from the start of `training.train` to its first step on `dates`, by clock and processors."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-c", TRAIN_ONE_STEP, "--model", model, "--workdir", str(Path(folder) / "run")]
         begun, processor = time.perf_counter(), _processor_time()
@@ -70,7 +70,7 @@ def first_step(model: str) -> tuple[float, float]:
 
 
 def _processor_time() -> float:
-    """Returns the processor time of all processes that this one started and that have ended."""
+    """Returns the processor time of all ended child processes."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 

@@ -1,12 +1,11 @@
-"""Measures what a student gains over its teacher: BLEU beside sentences a second, and a plot of both.
+"""Compares a student with its teacher: BLEU and sentences a second, and a plot of both.
 
 `python -m benchmarks.students TEACHER STUDENT --data SPEC [--shortlist N] [--rounds N] [--threads N] [--plot FILE]`
 
 TEACHER is a trained `transformer_tiny` with pre-norm blocks and one vocabulary, STUDENT a translator with a shortlist
-(`python -m training.shortlist`). All translate the sources of SPEC's test split. Ours are exports, loaded as a server
-loads them, that take and give strings, in parts with a thread each. CTranslate2, in parts as well, and `transformers`,
-as M2M100 in batches of 64, have the teacher's weights and are given tokens. CTranslate2 has no SSRUs, and cannot take
-a student that has them.
+(`python -m training.shortlist`). All translate the sources of SPEC's test split. Ours are exports, loaded like by a
+server, from strings to strings, in parts with a thread each. CTranslate2, also in parts, and `transformers`, as M2M100
+in batches of 64, have the teacher's weights and read tokens. CTranslate2 has no SSRUs, and so not the student.
 """
 
 import dataclasses
@@ -19,12 +18,12 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 
-from benchmarks.case import Case, Contestant, Target
-from benchmarks.command import MeasurementParser, Report
 from benchmarks.decoding import BATCH, PART, SEARCHES, our_versions, write_weights
-from benchmarks.measure import Result, measure
-from benchmarks.process import ROOT
-from benchmarks.report import Column, Spread, case_section, median_of
+from benchmarks.runner.case import Case, Contestant, Target
+from benchmarks.runner.command import MeasurementParser, Report
+from benchmarks.runner.measure import Result, measure
+from benchmarks.runner.process import ROOT
+from benchmarks.runner.report import Column, Spread, case_section, median_of
 
 PLOT = ROOT / "benchmarks" / "students.png"
 TEACHER, STUDENT, SHORT = "teacher", "student", "student with shortlist"
@@ -37,7 +36,7 @@ def _ours(who: str, search: str) -> Contestant:
         f"zoo, {who}, {search}",
         "benchmarks.zoo_adapter:answer_with_export",
         {"export": "parts", "beam": SEARCHES[search], "who": who},
-        variables={"TF_ENABLE_ONEDNN_OPTS": "0"},  # as servers here
+        variables={"TF_ENABLE_ONEDNN_OPTS": "0"},  # like `export.serve`
     )
 
 
@@ -54,7 +53,7 @@ def _transformers(search: str) -> Contestant:
 
 
 def contestants(search: str) -> tuple[Contestant, ...]:
-    """Returns those with a search."""
+    """Returns the contestants with a search."""
     return (
         *(_ours(who, search) for who in (TEACHER, STUDENT, SHORT)),
         *(_ctranslate2(kind, search) for kind in ("float32", "int8")),
@@ -69,7 +68,7 @@ def _target(what: str, peer: str, bound: float | None = None) -> Target:
 CASE = Case(
     "students",
     "A test set",
-    tuple(each for search in SEARCHES for each in contestants(search)),
+    tuple(contestant for search in SEARCHES for contestant in contestants(search)),
     (
         _target("the teacher, beam 5", f"zoo, {TEACHER}, beam 5", 6.0),
         _target("the teacher, greedy", f"zoo, {TEACHER}, greedy"),
@@ -82,7 +81,7 @@ CASE = Case(
 
 
 def prepare(case: Case, runs: Mapping[str, Any], texts: Sequence[str], folder: Path, shortlist: int) -> Case:
-    """Returns the case with the folders of its contestants, after writing into them what each of them reads."""
+    """Returns the case with the folders of its contestants, after writing their inputs into them."""
     from export.saved_model import export_saved_model
 
     def with_folder(contestant: Contestant) -> Contestant:
@@ -94,7 +93,7 @@ def prepare(case: Case, runs: Mapping[str, Any], texts: Sequence[str], folder: P
         (folder / who).mkdir()
         (folder / who / "texts.json").write_text(json.dumps(list(texts)), encoding="utf-8")
     form = {"nbest": 1, "dynamic_batching": True, "signatures": "none"}
-    for work in (each.work for each in case.contestants if "who" in each.work):
+    for work in (contestant.work for contestant in case.contestants if "who" in contestant.work):
         options = {**form, "beam_size": work["beam"], "shortlist": shortlist if work["who"] == SHORT else 0}
         base = Path(work["folder"]) / work["export"] / str(work["beam"])
         export_saved_model(runs[work["who"]].path, base, **options)
@@ -144,9 +143,9 @@ def section(case: Case, measurements: Result) -> str:
         return lambda _, result: f"{count / Spread.of(result[kind]).median:,.0f}"
 
     columns = (
-        Column("", lambda contestant, _: contestant.name, is_measured=False),
+        Column.of("name", ""),
         Column("lower-cased BLEU", lambda _, result: f"{result['bleu']:.2f}"),
-        Column("seconds", lambda _, result: Spread.of(result["seconds"]).text("", 1, digits=2)),
+        Column.seconds("seconds", "", 1.0, digits=2),
         Column("sentences/s", rate("seconds")),
         Column("sentences/s of one core", rate("processor")),
     )
@@ -184,14 +183,14 @@ def plot(case: Case, measurements: Result, file: Path) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
-    parser = MeasurementParser("python -m benchmarks.students", __doc__, rounds=7)
+    parser = MeasurementParser("students", __doc__, rounds=7)
     parser.add_argument("teacher", type=Path, help="work directory of a trained transformer_tiny")
     parser.add_argument("student", type=Path, help="work directory of a translator with a shortlist")
-    parser.add_argument("--data", metavar="SPEC", required=True, help="pairs, of which the test split is translated")
+    parser.add_argument("--data", metavar="SPEC", required=True, help="pairs, whose test split is translated")
     parser.add_count("shortlist", 1_000, "tokens of a batch")
     parser.add_argument("--plot", type=Path, default=PLOT, help="file of the plot (benchmarks/students.png)")
-    parser.add_argument("--tiny", action="store_true", help="few sentences, to see that everything runs")
-    parser.add_argument("--output", type=Path, help="file to write the table into as well")
+    parser.add_tiny()
+    parser.add_output()
     parser.add_contestants()
     options = parser.parse_args(arguments)
     case, measurements = measure_all(options)

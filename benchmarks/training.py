@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks import start
-from benchmarks.case import ZOO, Case, Contestant, Target
-from benchmarks.command import MeasurementParser, Report, load_or_measure_case
-from benchmarks.measure import Result
 from benchmarks.parallel_text import read_text, with_absolute_path
-from benchmarks.report import Column, Spread, case_section, median_of
-from benchmarks.store import FOLDER, load_or_measure
+from benchmarks.runner.case import ZOO, Case, Contestant, Target
+from benchmarks.runner.command import MeasurementParser, Report, load_or_measure_case
+from benchmarks.runner.measure import Result
+from benchmarks.runner.report import Column, Spread, case_section, median_of
+from benchmarks.runner.store import FOLDER, load_or_measure
 
 PRECISIONS = ("float32", "bfloat16")
 START, EPOCH = "start", "epoch"
@@ -27,7 +27,7 @@ METHOD = (
     f" A B A B (quartiles), of an epoch at most {MAX_EPOCHS};"
     " {threads} threads each, every contestant in a process of its own, every peer in an"
     " environment of its own. Processor time: of all threads, which other work on the machine disturbs less. Peak"
-    " memory: largest resident set of the process, libraries included."
+    " memory: largest resident set of the process, including libraries."
 )
 
 
@@ -51,7 +51,7 @@ def _ours(note: str, model: str, **options: Any) -> list[Contestant]:
 
 
 def _target(what: str, bound: float, precision: str = "*", peers: str = "*") -> Target:
-    """Returns the target that the fastest of ours is some times faster than the fastest peer."""
+    """Returns the target that the fastest of ours is `bound` times as fast as the fastest peer."""
     return Target(
         what, (f"{ZOO}, {precision}",), (peers if peers != "*" else f"*, {precision}",), bound, without=("zoo,*",)
     )
@@ -100,7 +100,7 @@ def _transformer(
 
 
 def _recurrent(name: str, model: str, network: str, layers: int) -> Case:
-    """Returns a case of a recurrent translator of the zoo's default sizes."""
+    """Returns a case of a recurrent translator of its default sizes."""
     sizes = {"batch": 64, "source_length": 16, "target_length": 16, "vocabulary": 6000, "units": 256, "layers": layers}
     plain, note = f"PyTorch, plain {network}", "cells in a Python loop; fused Adam"
     pytorch = {"environment": "pytorch", "network": network}
@@ -151,10 +151,10 @@ CASES = {
 
 
 def epoch_case(spec: str) -> Case:
-    """Returns the case of an epoch, after writing what the peers read: the ids of a sentence's subwords in each line.
+    """Returns the case of an epoch, after writing the inputs of the peers: the ids of a sentence in each line.
 
-    Ours reads the text itself, and tokenizes it in each turn; the peers are spared that. They are those of
-    `transformer_step` that need no compiler.
+    Ours reads and tokenizes the text in each turn, the peers do not. They are those of `transformer_step` without
+    compilation.
     """
     from training.tasks import get_task
 
@@ -167,7 +167,7 @@ def epoch_case(spec: str) -> Case:
     tokenizers = {"source": tokenizer, "target": tokenizer}
     batches = get_task("seq2seq").batches(config.data, data, "train", tokenizers, batch_tokens=BATCH_TOKENS)
     source, target = map(_listed, batches.sides)
-    sides = {"source": source, "target": [row[:-1] for row in target]}  # peers put the end of the target there
+    sides = {"source": source, "target": [row[:-1] for row in target]}  # peers add the end of the target
     for side, rows in sides.items():
         (folder / side).write_text("".join(f"{' '.join(map(str, row))}\n" for row in rows), encoding="ascii")
     step = CASES["transformer_step"]
@@ -188,11 +188,11 @@ def epoch_case(spec: str) -> Case:
             "tokens": sum(len(row) + 1 for row in sides["target"]),
         },
         tiny={},  # sizes are those of the text
-        contestants=tuple(each for each in step.contestants if not each.work["compile"]),
+        contestants=tuple(contestant for contestant in step.contestants if not contestant.work["compile"]),
         targets=(_target("each at its fastest precision", 3.0),),
         turn=EPOCH,
         warm_up=0,
-        compare_fastest=False,  # it would take long
+        compare_fastest=False,  # which would take long
     )
 
 
@@ -204,7 +204,7 @@ def _listed(rows: Any) -> list[list[int]]:
 
 
 def tokens(case: Case) -> int:
-    """Returns how many target tokens a turn has."""
+    """Returns the number of target tokens of a turn."""
     return case.work["tokens"] if "tokens" in case.work else case.work["batch"] * case.work["target_length"]
 
 
@@ -221,14 +221,14 @@ def _processor_time(_: Contestant, result: Result) -> str:
 def section(case: Case, measurements: Result) -> str:
     """Returns the measurements of a case as Markdown."""
     columns = (
-        Column("contestant", lambda contestant, _: contestant.name, is_measured=False),
-        Column("precision", lambda contestant, _: contestant.group, is_measured=False),
+        Column.of("name", "contestant"),
+        Column.of("group", "precision"),
         Column(case.turn, _time),
         Column("processor time", _processor_time),
         Column("target tokens/s", lambda _, result: f"{tokens(case) / Spread.of(result['seconds']).median:,.0f}"),
         Column("peak memory", lambda _, result: f"{result['last']['peak'] / 1e6:,.0f} MB"),
         Column("parameters", lambda _, result: f"{result['parameters']:,}"),
-        Column("what it does", lambda contestant, _: contestant.note, is_measured=False),
+        Column.of("note", "what it does"),
     )
     medians = {label: median_of(result) for label, result in measurements["fastest"].items()}
     times = [f"{label} {1000 * median:,.1f} ms" for label, median in medians.items() if median is not None]
@@ -238,14 +238,14 @@ def section(case: Case, measurements: Result) -> str:
 
 def main(arguments=None) -> int:
     """Runs the command; returns its exit status."""
-    parser = MeasurementParser("python -m benchmarks.training", __doc__, rounds=15)
+    parser = MeasurementParser("training", __doc__, rounds=15)
     parser.add_cases([*CASES, EPOCH, START])
     parser.add_argument("--data", metavar="SPEC", help="the text of the case epoch, text:DIR:SRC-TGT")
     parser.add_contestants()
     options = parser.parse_args(arguments)
     names = options.case or [*CASES, *([EPOCH] if options.data else []), START]
     if EPOCH in names and not options.data:
-        parser.error("the case epoch needs --data.")
+        parser.error("the case epoch requires --data.")
     report = Report(options)
     report.begin(METHOD.format(rounds=options.rounds, threads=options.threads))
     for name in names:

@@ -1,7 +1,7 @@
-"""This zoo as a contestant: its training, its exports as a server loads them, and its work directories.
+"""The adapters of this library: its training, its exports as a server loads them, and its work directories.
 
-Configuration, model, loss, optimizer, batches and the call of `fit` are those of `training.train`; only the batch of a
-step is always the same one. Decoding is that of an export, or of `training.evaluate`.
+Configuration, model, loss, optimizer, batches and the call of `fit` are those of `training.train`, but the batch of a
+step is always the same. Decoding is that of an export, or of `training.evaluate`.
 """
 
 import json
@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from unittest import mock
 
-from benchmarks.peers.batches import make_batch, serve_one_by_one, use_threads
+from benchmarks.peers.batches import make_batch, serve_after_warm_up, serve_one_by_one, use_threads
 from training.hardware.cores import use_cores
 
 PACKAGES = ("attention-zoo", "keras", "tensorflow")
@@ -18,14 +18,14 @@ MANY = 1_000_000
 
 
 def configure(task):
-    """Returns the configuration of training for a task; its `model` and `options` are ours alone."""
+    """Returns the configuration of training for a task."""
     from training.config.resolve import resolve
 
     options = {**task["options"], "dropout": task["dropout"]}
     settings = {
         "precision": {"float32": "float32", "bfloat16": "mixed_bfloat16"}[task["precision"]],
         "label_smoothing": task["label_smoothing"],
-        "clip_norm": 0,  # nobody clips
+        "clip_norm": 0,  # no contestant clips gradients
         "cores": task["threads"],
     }
     words = [f"model.{name}={value}" for name, value in options.items()]
@@ -43,7 +43,7 @@ def make_model(config):
 
 
 def fixed_batch(task):
-    """Returns data for `fit` that is one batch, over and over; see `make_batch`."""
+    """Returns the same batch repeatedly, as data for `fit`; see `make_batch`."""
     from training.data.batching import PairBatches
     from zoo.vocabulary import END
 
@@ -56,7 +56,7 @@ def fixed_batch(task):
 
 
 def read(task, config):
-    """Returns an epoch of a text: its lines are read, tokenized and put into batches, as at the start of training."""
+    """Returns an epoch of a text, after reading, tokenizing and batching it, like at the start of training."""
     from training.data import load_data
     from training.data.batching import Share
     from training.tasks import get_task
@@ -68,7 +68,7 @@ def read(task, config):
 
 
 def train(channel):
-    """Trains as `training.train` does."""
+    """Trains like `training.train`."""
     from benchmarks.peers.keras import StepsOnRequest, fit_on_text
     from training.hardware.precision import without_rewriting
     from training.loop.feed import TrainingFeed
@@ -92,7 +92,7 @@ def train(channel):
 
 
 def serve_texts(channel, translate):
-    """Translates the same texts at each request; with `exact_length` each answer has to have so many words."""
+    """Translates the same texts at each request; with `exact_length`, each translation must have as many words."""
     expected = channel.task.get("exact_length")
 
     def describe(texts):
@@ -101,17 +101,15 @@ def serve_texts(channel, translate):
             raise ValueError(f"Expected {expected} tokens. Received: {lengths}.")
         return {"texts": texts}
 
-    describe(translate())
-    channel.introduce(PACKAGES)
-    channel.serve(translate, describe)
+    serve_after_warm_up(channel, translate, describe, PACKAGES)
 
 
 def load_signature(folder, outputs, operation_threads, parallel_operations=0, signature="serving_default"):
-    """Returns a function from texts to outputs of an export's version, loaded as a server does."""
+    """Returns a function from texts to outputs of an export's version, loaded like by a server."""
     import tensorflow as tf
     import tensorflow_text  # noqa: F401, its ops are in the graph
 
-    tf.get_logger().setLevel("ERROR")  # the TF1 loader is deprecated, but servers load so
+    tf.get_logger().setLevel("ERROR")  # the TF1 loader is deprecated, but servers use it
     config = tf.compat.v1.ConfigProto(
         intra_op_parallelism_threads=operation_threads, inter_op_parallelism_threads=parallel_operations
     )
@@ -124,7 +122,7 @@ def load_signature(folder, outputs, operation_threads, parallel_operations=0, si
 
 
 def answer_with_export(channel):
-    """Translates with an export, loaded as a server does."""
+    """Translates with an export, loaded like by a server."""
     task, folder = channel.task, Path(channel.task["folder"])
     run = load_signature(
         folder / task["export"] / str(task["beam"]) / "1",
@@ -142,7 +140,7 @@ def answer_with_export(channel):
 
 
 def answer_with_checkpoint(channel):
-    """Answers with the export of an imported checkpoint, loaded as a server does; see `benchmarks.checkpoints`."""
+    """Runs the export of an imported checkpoint, loaded like by a server; see `benchmarks.checkpoints`."""
     task, folder = channel.task, Path(channel.task["folder"])
     in_parts = task["export"] == "parts" or task.get("parallel", False)
     name = f"{task['export']}-{task['beam']}" if "beam" in task else task["export"]
@@ -158,14 +156,16 @@ def answer_with_checkpoint(channel):
         def answer():
             return [len(answers) for (answers,) in pool.map(run, batches)]
 
-        if sum(answer()) != len(texts):
-            raise ValueError(f"Expected {len(texts)} answers.")
-        channel.introduce(PACKAGES)
-        channel.serve(answer, lambda _: {})
+        def check(counts):
+            if sum(counts) != len(texts):
+                raise ValueError(f"Expected {len(texts)} answers.")
+            return {}
+
+        serve_after_warm_up(channel, answer, check, PACKAGES)
 
 
 def translate_as_evaluation(channel):
-    """Translates with a work directory as `training.evaluate` does; with `exact_steps` as far as the source is long."""
+    """Translates with a work directory like `training.evaluate`, with `exact_steps` into as many tokens as it reads."""
     task, folder = channel.task, Path(channel.task["folder"])
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: task["threads"]])
     use_cores(task["threads"])
@@ -185,7 +185,7 @@ def translate_as_evaluation(channel):
 
 
 def exact_steps():
-    """Returns a context in which runs find as many tokens as the longest sentence of a batch has."""
+    """Returns a context in which runs generate as many tokens as the longest sentence of a batch has."""
     from keras import ops
 
     from zoo.decoding import Constraints
@@ -201,9 +201,9 @@ def exact_steps():
 
 
 def check_exact_steps(run, texts, batch, beam):
-    """Checks that each batch takes as many steps as its longest sentence has tokens; raises `ValueError` if not."""
+    """Raises `ValueError` unless each batch takes as many steps as its longest sentence has tokens."""
     lengths = sorted(map(len, run.source_ids(texts)))
-    expected = [lengths[min((place // batch + 1) * batch, len(lengths)) - 1] for place in range(len(lengths))]
-    found = sorted(len(hypotheses[0].ids) for hypotheses in run.nbest(texts, beam_size=beam, batch_size=batch))
-    if found != expected:
-        raise ValueError(f"Expected {sum(expected)} tokens. Received: {sum(found)}.")
+    expected = [lengths[min((index // batch + 1) * batch, len(lengths)) - 1] for index in range(len(lengths))]
+    actual = sorted(len(hypotheses[0].ids) for hypotheses in run.nbest(texts, beam_size=beam, batch_size=batch))
+    if actual != expected:
+        raise ValueError(f"Expected {sum(expected)} tokens. Received: {sum(actual)}.")

@@ -9,8 +9,9 @@ import sys
 import keras
 import pytest
 
-from benchmarks import attention, decoding, growth, rematerialization, shortlist, start, store, training
+from benchmarks import attention, decoding, growth, rematerialization, shortlist, start, training
 from benchmarks.faults import __main__ as faults
+from benchmarks.runner import store
 from experiments import __main__ as experiments
 from experiments import dates, translation
 from experiments.catalog import NAMES
@@ -43,7 +44,7 @@ MEASUREMENTS = {
 @pytest.fixture(autouse=True)
 def nothing_is_kept_or_installed(monkeypatch, tmp_path):
     monkeypatch.setattr(store, "FOLDER", tmp_path / "stored")
-    monkeypatch.setattr("benchmarks.case.python_of", lambda peer: sys.executable)
+    monkeypatch.setattr("benchmarks.runner.case.python_of", lambda peer: sys.executable)
     monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", "1")  # which a command sets otherwise for its process
     monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")
     for name, case in growth.CASES.items():

@@ -1,4 +1,4 @@
-"""Who keeps the attention contract: Keras, KerasHub and this project, check by check.
+"""Checks of the attention contract for layers of Keras, KerasHub and this library.
 
 `python -m benchmarks.conformance [--layer PATTERN] [--check PATTERN] [--output FILE]` prints the table as Markdown.
 """

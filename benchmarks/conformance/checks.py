@@ -1,6 +1,6 @@
-"""The checks of the attention contract: each takes a subject, and its name is that of its function.
+"""The checks of the attention contract: functions of a subject, whose names are those of the checks.
 
-A check raises `Broken` with what happened, or `NotApplicable` where the layer does not offer what it is about.
+A check raises `Broken` with a description, or `NotApplicable` if the layer lacks the feature that it checks.
 """
 
 import functools
@@ -28,8 +28,8 @@ from benchmarks.conformance.probes import (
     relative_distance,
     require,
     require_close,
+    require_influence,
     require_none,
-    require_sight,
 )
 from benchmarks.conformance.subjects import (
     BATCH,
@@ -43,20 +43,20 @@ from benchmarks.conformance.subjects import (
 )
 
 MIXED = {"mixed_float16": 0.01, "mixed_bfloat16": 0.06}
-FAR = 4097  # bfloat16 has no such number
+FAR = 4097  # which bfloat16 cannot represent
 
 
 @dataclass(frozen=True)
 class Check:
     """A check by name."""
 
-    name: str  # what a layer that passes can be relied on for
-    item: str  # the item of the contract, or what else asks for it
-    groups: str  # which layers it is for: "attention", "positions" or "all"
-    function: Callable  # the check
+    name: str  # what a layer guarantees if it passes
+    item: str  # the item of the contract, or "Keras"
+    groups: str  # the kind of layers: "attention", "positions" or "all"
+    function: Callable
 
     def suits(self, subject) -> bool:
-        """Returns whether it is for this kind of layer."""
+        """Returns whether the check applies to this kind of layer."""
         return self.groups in ("all", "positions" if subject.group == POSITIONS else "attention")
 
 
@@ -64,7 +64,7 @@ CHECKS: list[Check] = []
 
 
 def check(item, groups="attention", needs=()):
-    """Adds a function to the checks, which applies to layers with the arguments that it needs."""
+    """Adds a function to the checks; it applies to layers with the arguments `needs`."""
 
     def add(function):
         def run(subject):
@@ -95,13 +95,13 @@ def masks_are_ANDed(subject):  # noqa: N802
         raise NotApplicable("there are not two kinds of masks to combine")
     inputs = subject.inputs(queries=KEYS)
     masks, allowed = {}, np.repeat((np.tri(KEYS) if causal else np.ones((KEYS, KEYS)))[None] > 0, BATCH, axis=0)
-    for number, role in enumerate(roles):  # each hides a key of its own, another one in each sequence
+    for number, role in enumerate(roles):  # each masks another key, different in each sequence
         hidden = np.arange(KEYS) == np.arange(1, BATCH + 1)[:, None] + number
         masks[role] = ~np.repeat(hidden[:, None], KEYS, axis=1) if role == "attention_mask" else ~hidden
         allowed &= ~hidden[:, None]
-    seen = influence(subject, subject.build(), inputs, subject.memory, causal=causal, **masks)
-    # Where one mask is for queries and keys at once, a layer may do either with a masked query.
-    require_sight(subject, seen, allowed, masks.get("value_mask") if subject.is_self_attention else None)
+    changed = influence(subject, subject.build(), inputs, subject.memory, causal=causal, **masks)
+    # If one mask applies to queries and keys, the output of a masked query is not specified.
+    require_influence(subject, changed, allowed, masks.get("value_mask") if subject.is_self_attention else None)
 
 
 @check("1")
@@ -133,8 +133,8 @@ def each_head_can_have_a_mask(subject):
     mask[..., 0] = True
     if not subject.offers("scores"):
         mask[:, :, :, 1] = False
-        seen = influence(subject, layer, inputs, subject.memory, attention_mask=mask)
-        return require_sight(subject, seen, mask.any(axis=1))
+        changed = influence(subject, layer, inputs, subject.memory, attention_mask=mask)
+        return require_influence(subject, changed, mask.any(axis=1))
     _, weights = subject.run(layer, inputs, scores=True, attention_mask=mask)
     require(np.array_equal(weights > 0, mask), "the weights do not follow the mask of their head")
 
@@ -151,7 +151,7 @@ def a_float_bias_is_added_to_the_scores(subject):
 
 
 def _masked_inputs(subject, mask, names):
-    """Returns inputs that are zero where `mask` is False, as Keras' `Masking` needs them, and such with masks."""
+    """Returns inputs that are zero where `mask` is False, and the same as tensors with Keras' masks."""
     inputs = subject.inputs()
     plain = {name: np.where(mask[..., None], value, 0.0) if name in names else value for name, value in inputs.items()}
     tensors = {name: ops.convert_to_tensor(value.astype("float32")) for name, value in plain.items()}
@@ -165,11 +165,11 @@ def masks_come_with_the_tensors(subject):
     layer, mask = subject.build(), random_mask(subject, "value_mask")
     plain, carriers = _masked_inputs(subject, mask, subject.memory)
     expected, _ = subject.run(layer, plain, **hide_keys(subject, mask))
-    found = to_numpy(subject.call(layer, carriers)[0])
-    real = mask if subject.is_self_attention else np.ones(found.shape[:2], bool)
-    ignored = relative_distance(found[real], subject.run(layer, plain)[0][real]) < FLOAT32
+    output = to_numpy(subject.call(layer, carriers)[0])
+    real = mask if subject.is_self_attention else np.ones(output.shape[:2], bool)
+    ignored = relative_distance(output[real], subject.run(layer, plain)[0][real]) < FLOAT32
     problems = "ignored" if ignored else "not the output with the same mask as an argument"
-    require(relative_distance(found[real], expected[real]) < FLOAT32, problems)
+    require(relative_distance(output[real], expected[real]) < FLOAT32, problems)
 
 
 @check("Keras")
@@ -183,7 +183,7 @@ def the_output_carries_the_mask_of_the_query(subject):
 
 
 def _empty_rows(subject):
-    """Yields arguments that leave the queries of the first sequence nothing to attend to."""
+    """Yields masks that are False for all keys of the first sequence."""
     queries, keys = query_and_key_length(subject)
     for role in offered_roles(subject, "value_mask", "attention_mask"):
         mask = np.ones((BATCH, keys) if role == "value_mask" else (BATCH, queries, keys), bool)
@@ -200,8 +200,8 @@ def output_is_zero_where_all_is_masked(subject):
         for scores in subject.with_or_without_scores:
             output, _ = subject.run(layer, inputs, scores=scores, **masks)
             if np.any(output[0]):
-                asked = "with scores" if scores else "without scores"
-                problems.append(f"`{subject.argument(role)}`, {asked}: up to {np.abs(output[0]).max():.2g}")
+                call = "with scores" if scores else "without scores"
+                problems.append(f"`{subject.argument(role)}`, {call}: up to {np.abs(output[0]).max():.2g}")
     require_none(problems)
 
 
@@ -249,11 +249,11 @@ def asking_for_the_scores_changes_nothing(subject):
     inputs, problems = subject.inputs(), []
     for dropout, training in ((0.0, False), (0.5, False), (0.5, True)):
         for name, masks in _situations(subject):
-            plain, asked = (
+            plain, with_scores = (
                 subject.run(subject.build(dropout=dropout), inputs, scores=scores, training=training, **masks)[0]
                 for scores in (False, True)
             )
-            distance = relative_distance(asked, plain)
+            distance = relative_distance(with_scores, plain)
             if distance > FLOAT32:
                 when = "" if not dropout else ", dropout in training" if training else ", dropout at inference"
                 problems.append(f"{name}{when}: the output changes by {distance:.2g}")
@@ -261,7 +261,7 @@ def asking_for_the_scores_changes_nothing(subject):
 
 
 def _calls(subject):
-    """Yields names of situations and the arguments of calls, which ask for the scores and do not."""
+    """Yields names of situations and the arguments of calls, without and with the scores."""
     for (name, masks), scores in itertools.product(_situations(subject), subject.with_or_without_scores):
         yield name, {"scores": scores, **masks}
 
@@ -331,7 +331,7 @@ def decoding_with_a_cache_agrees_with_the_full_pass(subject):
 
 
 def _causal_view(subject):
-    """Returns the inputs that a causal layer must not look ahead in, and the options that make it causal."""
+    """Returns the inputs to which the causal mask applies, and the options that make the layer causal."""
     if subject.causal:
         return ("query",), {}
     subject.argument("causal")
@@ -342,8 +342,8 @@ def _causal_view(subject):
 def the_causal_mask_hides_the_future(subject):
     layer, inputs = subject.build(), subject.inputs(queries=KEYS)
     targets, options = _causal_view(subject)
-    seen = influence(subject, layer, inputs, targets, **options)
-    require_sight(subject, seen, np.tri(KEYS, dtype=bool))
+    changed = influence(subject, layer, inputs, targets, **options)
+    require_influence(subject, changed, np.tri(KEYS, dtype=bool))
     if subject.offers("scores") and not subject.causal:
         _, weights = subject.run(layer, inputs, scores=True, causal=True)
         require(not np.any(np.triu(weights, 1)), "with scores the weights of the future are not zero")
@@ -355,12 +355,12 @@ def the_causal_mask_knows_the_offset(subject):
         raise NotApplicable("queries and keys are as many")
     subject.argument("causal")
     allowed = np.arange(KEYS) <= KEYS - QUERIES + np.arange(QUERIES)[:, None]
-    seen = influence(subject, subject.build(), subject.inputs(), subject.memory, causal=True)
-    require_sight(subject, seen, allowed)
+    changed = influence(subject, subject.build(), subject.inputs(), subject.memory, causal=True)
+    require_influence(subject, changed, allowed)
 
 
 def _require_no_leak(subject, contents, kind=""):
-    """Checks that no contents of masked keys, by name functions from a shape to an array, change real positions."""
+    """Checks that `contents` of masked keys, functions from a shape to an array by name, change no real position."""
     layer, inputs, mask = subject.build(), subject.inputs(), random_mask(subject, "value_mask", seed=2)
     real = mask if subject.is_self_attention else np.ones((BATCH, QUERIES), bool)
     options = {"scores": subject.offers("scores"), **hide_keys(subject, mask)}
@@ -492,8 +492,8 @@ def the_config_makes_the_same_layer(subject):
     layer, inputs = subject.build("mixed_bfloat16", 0.25), subject.inputs()
     config = json.loads(json.dumps(layer.get_config()))
     again = type(layer).from_config(config)
-    found = json.loads(json.dumps(again.get_config()))
-    differing = [name for name in config if found.get(name) != config[name]]
+    config_again = json.loads(json.dumps(again.get_config()))
+    differing = [name for name in config if config_again.get(name) != config[name]]
     require(not differing, f"`{'`, `'.join(differing)}` changed")
     subject.run(again, inputs)
     again.set_weights(layer.get_weights())
@@ -508,5 +508,5 @@ def a_saved_model_reloads(subject):
     with tempfile.TemporaryDirectory() as folder:
         model.save(Path(folder) / "model.keras")
         loaded = keras.saving.load_model(Path(folder) / "model.keras")
-    found = to_numpy(loaded([ops.convert_to_tensor(value) for value in inputs.values()]))
-    require(np.array_equal(found, subject.run(layer, inputs)[0]), "another output")
+    output = to_numpy(loaded([ops.convert_to_tensor(value) for value in inputs.values()]))
+    require(np.array_equal(output, subject.run(layer, inputs)[0]), "another output")

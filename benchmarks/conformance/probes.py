@@ -1,6 +1,6 @@
-"""How the checks look at a layer: masks for it, which inputs change which outputs, and comparisons of results.
+"""Tools of the checks: masks, the influence of inputs on outputs, and comparisons of results.
 
-What begins with `require` raises `Broken` with what happened.
+Functions whose names begin with `require` raise `Broken` with a description.
 """
 
 import math
@@ -15,7 +15,7 @@ REFUSALS = (TypeError, ValueError, tf.errors.InvalidArgumentError)  # of an argu
 
 
 class Broken(Exception):
-    """What a layer did that it should not have done."""
+    """A layer breaks the contract."""
 
 
 def require(condition, problem):
@@ -27,13 +27,13 @@ def require_none(problems):
     require(not problems, "; ".join(problems))
 
 
-def require_close(found, expected, problem="off by", tolerance=FLOAT32):
-    distance = relative_distance(found, expected)
+def require_close(actual, expected, problem="off by", tolerance=FLOAT32):
+    distance = relative_distance(actual, expected)
     require(distance < tolerance, f"{problem} {distance:.2g}")
 
 
 def relative_distance(first, second):
-    """Returns the largest difference of two arrays, in parts of the largest number; or infinity."""
+    """Returns the largest difference of two arrays, relative to the largest number; or infinity."""
     difference = np.abs(np.asarray(first, "float64") - np.asarray(second, "float64"))
     if first.shape != second.shape or not np.all(np.isfinite(difference)):
         return math.inf
@@ -45,7 +45,7 @@ def query_and_key_length(subject):
 
 
 def random_mask(subject, role, seed=0):
-    """Returns a random mask that leaves every query the first key and hides another one."""
+    """Returns a random mask that is True for the first key and False for the last one."""
     length, keys = query_and_key_length(subject)
     shape = {"query_mask": (BATCH, length), "attention_mask": (BATCH, length, keys)}.get(role, (BATCH, keys))
     mask = np.random.default_rng([seed, MASKS.index(role)]).random(shape) < 0.6
@@ -54,7 +54,7 @@ def random_mask(subject, role, seed=0):
 
 
 def offered_roles(subject, *roles):
-    """Returns those of the arguments that the layer has; there must be one."""
+    """Returns the arguments of `roles` that the layer has; raises `NotApplicable` without any."""
     offered = [role for role in roles if subject.offers(role)]
     if not offered:
         subject.argument(roles[0])
@@ -62,41 +62,40 @@ def offered_roles(subject, *roles):
 
 
 def hide_keys(subject, mask):
-    """Returns the arguments that hide the keys where `mask` [B, S] is False, by whatever argument the layer has."""
+    """Returns the arguments that mask keys where `mask` [B, S] is False, by any argument that the layer has."""
     if offered_roles(subject, "value_mask", "attention_mask")[0] == "value_mask":
         return {"value_mask": mask}
     return {"attention_mask": np.repeat(mask[:, None], query_and_key_length(subject)[0], axis=1)}
 
 
 def influence(subject, layer, inputs, targets, **options):
-    """Returns, as boolean [B, T, S], the outputs t that change with position s of some of the inputs."""
+    """Returns whether output t changes with position s of the inputs `targets`, as boolean [B, T, S]."""
     before, _ = subject.run(layer, inputs, **options)
-    seen = []
-    for place in range(inputs[targets[0]].shape[1]):
-        changed = {name: value.copy() for name, value in inputs.items()}
+    columns = []
+    for position in range(inputs[targets[0]].shape[1]):
+        other = {name: value.copy() for name, value in inputs.items()}
         for name in targets:
-            changed[name][:, place] = random_array(changed[name][:, place].shape, [place, 83])
-        after, _ = subject.run(layer, changed, **options)
-        seen.append(np.any(after != before, axis=-1))
-    return np.stack(seen, axis=-1)
+            other[name][:, position] = random_array(other[name][:, position].shape, [position, 83])
+        after, _ = subject.run(layer, other, **options)
+        columns.append(np.any(after != before, axis=-1))
+    return np.stack(columns, axis=-1)
 
 
-def require_sight(subject, seen, allowed, real=None):
-    """Checks that every query, of those at `real` [B, T], saw what it may see, and nothing else."""
-    wrong = seen != np.broadcast_to(allowed, seen.shape)
+def require_influence(subject, changed, allowed, real=None):
+    """Checks that `changed` [B, T, S] equals `allowed`, for queries where `real` [B, T] is True."""
+    wrong = changed != np.broadcast_to(allowed, changed.shape)
     if real is not None:
         wrong = wrong & real[:, :, None]
     if subject.is_self_attention:  # a query changes itself
-        wrong = wrong & ~np.eye(seen.shape[1], seen.shape[2], dtype=bool)
+        wrong = wrong & ~np.eye(changed.shape[1], changed.shape[2], dtype=bool)
+    _, queries, keys = changed.shape
     for b, t, s in np.argwhere(wrong)[:1]:
-        verb = "saw" if seen[b, t, s] else "did not see"
-        raise Broken(
-            f"query {t} of {seen.shape[1]} {verb} key {s} of {seen.shape[2]} ({wrong.sum()} of {wrong.size} are wrong)"
-        )
+        verb = "saw" if changed[b, t, s] else "did not see"
+        raise Broken(f"query {t} of {queries} {verb} key {s} of {keys} ({wrong.sum()} of {wrong.size} are wrong)")
 
 
 def reading_of_float_mask(subject, layer, role):
-    """Returns what a layer makes of a mask of 0 and −1e9, or `None` where it refuses it."""
+    """Returns how a layer interprets a mask of 0 and −1e9, or `None` if it refuses it."""
     inputs, mask = subject.inputs(), random_mask(subject, role)
     try:
         output, _ = subject.run(layer, inputs, **{role: np.where(mask, 0.0, -1e9).astype("float32")})

@@ -1,4 +1,4 @@
-"""Runs the checks and writes down their outcomes."""
+"""Runs the checks and writes their outcomes."""
 
 import fnmatch
 import importlib.metadata
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from benchmarks.conformance.checks import CHECKS, Check
 from benchmarks.conformance.probes import Broken
 from benchmarks.conformance.subjects import SUBJECTS, Missing, NotApplicable, Subject, find
-from benchmarks.report import machine_and_commit, table
+from benchmarks.runner.report import machine_and_commit, table
 
 PASS, FAIL, NOT_APPLICABLE = "pass", "fail", "n/a"
 CELLS = {PASS: "pass", FAIL: "**fail**", NOT_APPLICABLE: "–"}
@@ -19,7 +19,7 @@ PACKAGES = {"keras": "Keras", "keras-hub": "KerasHub", "tensorflow": "TensorFlow
 
 @dataclass(frozen=True)
 class Result:
-    """The outcome of one check of one layer, and what happened, or why the check does not apply."""
+    """The outcome of one check of one layer, and why it failed or does not apply."""
 
     outcome: str
     reason: str = ""
@@ -36,13 +36,13 @@ def run_check(check: Check, subject: Subject) -> Result:
         return Result(NOT_APPLICABLE, str(error))
     except Broken as error:
         return Result(FAIL, str(error))
-    except Exception as error:  # layers of any library, so any error: its kind and text are the result
+    except Exception as error:  # layers of any library may raise any error
         return Result(FAIL, f"{type(error).__name__}: {_first_line(error)}")
     return Result(PASS)
 
 
 def _first_line(error: Exception) -> str:
-    """Returns the message of an error, without what Keras puts around it."""
+    """Returns the message of an error, without the context that Keras adds."""
     text = re.sub(r"\x1b\[\d+m", "", str(error))
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     lines = [line for line in lines if not line.startswith("Exception encountered when calling")] or lines or [""]
@@ -50,7 +50,7 @@ def _first_line(error: Exception) -> str:
 
 
 def available(subjects: Iterable[Subject]) -> tuple[list[Subject], list[str]]:
-    """Returns the layers that exist here, and a line for each reason why others do not."""
+    """Returns the layers that are installed, and a line for each reason why others are not."""
     existing, missing = [], {}
     for subject in subjects:
         try:
@@ -65,24 +65,24 @@ def available(subjects: Iterable[Subject]) -> tuple[list[Subject], list[str]]:
 def run(
     layer: str = "*", check: str = "*", progress: Callable[[str], object] = lambda line: None
 ) -> tuple[Results, list[str]]:
-    """Returns the results by layer and check, of names that match, and lines about layers that do not exist here."""
+    """Returns the results by layer and check, of matching names, and lines about layers that are not installed."""
     subjects, missing = available(subject for subject in SUBJECTS if fnmatch.fnmatch(subject.name, layer))
     results = {}
     for subject in subjects:
-        checks = [each for each in CHECKS if each.suits(subject) and fnmatch.fnmatch(each.name, check)]
-        results[subject] = {each: run_check(each, subject) for each in checks}
+        checks = [one for one in CHECKS if one.suits(subject) and fnmatch.fnmatch(one.name, check)]
+        results[subject] = {one: run_check(one, subject) for one in checks}
         progress(f"{subject.name}: {count(results[subject])}")
     return results, missing
 
 
 def count(results: Mapping[Check, Result]) -> str:
-    """Returns how many of the checks passed that apply."""
+    """Returns how many of the applicable checks passed."""
     outcomes = [result.outcome for result in results.values()]
     return f"{outcomes.count(PASS)} of {len(outcomes) - outcomes.count(NOT_APPLICABLE)}"
 
 
 def versions() -> str:
-    """Returns the versions of what was compared, with machine and commit."""
+    """Returns the versions of the libraries, with machine and commit."""
     names = []
     for package, name in PACKAGES.items():
         try:
@@ -100,13 +100,13 @@ def _short_name(subject: Subject) -> str:
 def _table(group: str, results: Results) -> str:
     subjects = [subject for subject in results if subject.group == group]
     checks = [check for check in CHECKS if any(check in results[subject] for subject in subjects)]
-    rows = [[check.name, check.item, *(CELLS[results[each][check].outcome] for each in subjects)] for check in checks]
+    rows = [[check.name, check.item, *(CELLS[results[one][check].outcome] for one in subjects)] for check in checks]
     rows.append(["passed of those that apply", "", *(count(results[subject]) for subject in subjects)])
     return "\n".join(table([group, "item", *map(_short_name, subjects)], rows)).replace("|  |", "| |")
 
 
 def _reasons(results: Results, outcome: str) -> Iterator[str]:
-    """Yields what happened in each check with an outcome, by layer."""
+    """Yields the reasons of an outcome, by layer."""
     for subject, by_check in results.items():
         reasons = [(check.name, result.reason) for check, result in by_check.items() if result.outcome == outcome]
         if reasons:
@@ -115,7 +115,7 @@ def _reasons(results: Results, outcome: str) -> Iterator[str]:
 
 
 def markdown(results: Results, missing: Iterable[str]) -> str:
-    """Returns the tables, what happened where a check failed, and why others do not apply; see `run`."""
+    """Returns the tables, and the reasons of failures and of checks that do not apply; see `run`."""
     missing_lines = "\n".join(f"- {line}" for line in missing)
     sections = [f"{versions()}.", *([missing_lines] if missing_lines else [])]
     sections += [_table(group, results) for group in dict.fromkeys(subject.group for subject in results)]

@@ -1,4 +1,4 @@
-"""The layers that are compared, each with what is needed to make and to call it like all the others.
+"""The layers that are checked, with a common interface to construct and to call them.
 
 Sizes are distinct: B 2, T 3, S 5, query 11, value 13, key 17, heads of 31. Blocks are 62 wide, with two heads.
 """
@@ -20,11 +20,11 @@ QUERY_VALUE_KEY = {"query": 11, "value": 13, "key": 17}
 
 
 class NotApplicable(Exception):
-    """A check has nothing to look at: the layer does not offer what it is about."""
+    """A check does not apply: the layer lacks the feature that it checks."""
 
 
 class Missing(Exception):
-    """A layer is not there: its package, or this version of it, does not have it."""
+    """A layer is not installed, or not in this version of its package."""
 
 
 def find(path: str) -> type:
@@ -43,21 +43,20 @@ def find(path: str) -> type:
 class Subject:
     """A layer and how it is called."""
 
-    path: str  # where the class is
-    group: str  # the table it belongs to
+    path: str  # of the class
+    group: str  # the table of the layer
     options: Callable[[str, float], Mapping[str, Any]]  # its options, from a dtype policy and a rate of dropout
-    sizes: Mapping[str, int]  # sizes of the inputs, in order; one input alone is query, key and value at once
-    note: str = ""  # what sets it apart from others of the same class
-    # for what we call an argument, what the layer calls it, where that differs
-    arguments: Mapping[str, str] = field(default_factory=dict)
-    packed: bool = False  # whether inputs and masks come as lists
+    sizes: Mapping[str, int]  # sizes of the inputs, in order; a single input is query, key and value at once
+    note: str = ""  # distinguishes it from others of the same class
+    arguments: Mapping[str, str] = field(default_factory=dict)  # the layer's names of arguments, where ours differ
+    packed: bool = False  # whether inputs and masks are lists
     num_heads: int | None = None  # number of heads, or `None` for a layer whose scores have no such axis
     residual: bool = False  # whether it adds its input to the output of attention
-    causal: bool = False  # whether it is causal by itself, in its first input
-    pure_weights: bool = True  # whether dropout acts on nothing before the weights
-    large: float = 200.0  # factor of inputs that brings products, but not scaled products, out of float16's range
-    apply: Callable | None = None  # how it is called, where not simply
-    steps: Callable | None = None  # how it decodes step by step: `(subject, layer, inputs, first)` → output
+    causal: bool = False  # whether it is always causal, in its first input
+    pure_weights: bool = True  # whether there is no dropout before the weights
+    large: float = 200.0  # factor of inputs with which products, but not scaled ones, exceed float16's range
+    apply: Callable | None = None  # calls the layer. Default: `__call__`
+    steps: Callable | None = None  # decodes step by step: `(subject, layer, inputs, first)` → output
 
     @property
     def name(self) -> str:
@@ -70,11 +69,11 @@ class Subject:
 
     @property
     def memory(self) -> tuple[str, ...]:
-        """The inputs that queries look at."""
+        """The inputs to which queries attend."""
         return tuple(self.sizes) if self.is_self_attention else tuple(name for name in self.sizes if name != "query")
 
     def make(self, policy="float32", dropout=0.0):
-        keras.utils.set_random_seed(7)  # dropout is the same in layers made alike
+        keras.utils.set_random_seed(7)  # equal layers have equal dropout
         return find(self.path)(**self.options(policy, dropout), dtype=policy)
 
     def inputs(self, queries=QUERIES, keys=KEYS, sizes=None, seed=0):
@@ -100,7 +99,7 @@ class Subject:
         return inspect.signature(find(self.path).call).parameters
 
     def argument(self, role: str) -> str:
-        """Returns what the layer calls one of `MASKS`, `bias`, `scores` or `causal`, or raises `NotApplicable`."""
+        """Returns the layer's name of one of `MASKS`, `bias`, `scores` or `causal`, or raises `NotApplicable`."""
         if self.packed and role in ("query_mask", "value_mask"):
             return "mask"
         names = {"scores": "return_attention_scores", "causal": "use_causal_mask"}
@@ -120,11 +119,11 @@ class Subject:
 
     @property
     def with_or_without_scores(self) -> tuple[bool, ...]:
-        """Both choices of asking for the scores, or the only one."""
+        """The choices of returning the scores."""
         return (False, True) if self.offers("scores") else (False,)
 
     def call(self, layer, inputs, scores=False, causal=False, training=False, **masks):
-        """Returns the output and the weights, or `None` for those not asked for; masks and `bias` go by our names."""
+        """Returns the output and the weights, `None` unless `scores`; `masks` have our names of masks and bias."""
         if self.apply is not None:
             return self.apply(layer, *inputs.values(), **masks), None
         options = {} if self.packed else {self.argument(role): value for role, value in masks.items()}
@@ -139,13 +138,13 @@ class Subject:
         return results if isinstance(results, tuple) else (results, None)
 
     def run(self, layer, inputs, **options):
-        """Returns what `call` does as float32 NumPy arrays."""
+        """Returns the results of `call` as float32 NumPy arrays."""
         options = {
             name: ops.convert_to_tensor(value) if isinstance(value, np.ndarray) else value
             for name, value in options.items()
         }
         tensors = {name: ops.convert_to_tensor(value) for name, value in inputs.items()}
-        return tuple(None if each is None else to_numpy(each) for each in self.call(layer, tensors, **options))
+        return tuple(None if result is None else to_numpy(result) for result in self.call(layer, tensors, **options))
 
 
 def random_array(shape, seed):
@@ -154,7 +153,7 @@ def random_array(shape, seed):
 
 
 def _random_weight(shape, seed):
-    """Returns random values of the size that a fresh kernel has, also for biases and scales."""
+    """Returns random values of the scale of an initialized kernel, also for biases and scales."""
     deviation = shape[0] ** -0.5 if len(shape) > 1 else 0.4
     return random_array(shape, [seed, 7]) * 3**0.5 * deviation
 
@@ -165,7 +164,7 @@ def to_numpy(tensor):
 
 
 def _decode(length, first, step, caches):
-    """Returns the outputs of `step` from one position to another: the `first` positions, then one at a time."""
+    """Returns the outputs of `step`, called for the `first` positions together and then for one at a time."""
     outputs = []
     for start, end in [(0, first), *((index, index + 1) for index in range(first, length))]:
         output, caches = step(start, end, caches)
@@ -174,7 +173,7 @@ def _decode(length, first, step, caches):
 
 
 def _zoo_steps(subject, layer, inputs, first):
-    """Decodes with this project's caches."""
+    """Decodes with this library's caches."""
     sequence = inputs["query"]
     length = sequence.shape[1]
     maker = next((getattr(layer, name) for name in ("self_attention", "attention") if hasattr(layer, name)), layer)
@@ -193,7 +192,7 @@ def _empty_cache(subject, length):
 
 
 def _hub_attention_steps(subject, layer, inputs, first):
-    """Decodes with KerasHub's caches; the causal mask is the caller's."""
+    """Decodes with KerasHub's caches, for which the caller passes the causal mask."""
     sequence = inputs["query"]
     length = sequence.shape[1]
 
@@ -229,12 +228,12 @@ def _with(**options):
     return lambda policy, dropout: {**options, "dropout": dropout}
 
 
-# Not as many as sequences: a mask [B, T, S] could be [N, T, S] otherwise, and is refused.
+# Different from the number of sequences: otherwise a mask [B, T, S] could be [N, T, S], and is refused.
 _ZOO_HEADS = 3
 
 
 def _zoo_parts(*names):
-    """Returns the same for a block with attention layers of these names and a feed-forward network."""
+    """Returns the options of a block with attention layers of these names and a feed-forward network; see `_with`."""
 
     def options(policy, dropout):
         attention = find("zoo.layers.MultiHeadAttention")
@@ -244,10 +243,10 @@ def _zoo_parts(*names):
     return options
 
 
-def _place(layer, inputs, start_index=0):
-    """Returns inputs [B, T, H] with their positions: KerasHub's sinusoids come alone."""
-    found = layer(inputs, start_index=start_index)
-    return found + ops.cast(inputs, found.dtype) if type(layer).__name__ == "SinePositionEncoding" else found
+def _add_positions(layer, inputs, start_index=0):
+    """Returns inputs [B, T, H] with their positions; KerasHub's sinusoids are returned without the inputs."""
+    output = layer(inputs, start_index=start_index)
+    return output + ops.cast(inputs, output.dtype) if type(layer).__name__ == "SinePositionEncoding" else output
 
 
 SINGLE = "Single head"
@@ -264,7 +263,7 @@ _HUB_DECODER = {
     "attention_mask": "encoder_attention_mask",
 }
 
-# Masks of pairs and biases are of its self-attention; the checks are about the attention to the memory.
+# The checks apply to the attention to the memory.
 _ZOO_DECODER = {
     "query_mask": "mask",
     "value_mask": "memory_mask",
@@ -282,11 +281,11 @@ def _zoo(name, group, options, sizes, **calling):
 
 
 def _positions(path):
-    return Subject(path, POSITIONS, lambda policy, dropout: {}, {"query": 12}, apply=_place)
+    return Subject(path, POSITIONS, lambda policy, dropout: {}, {"query": 12}, apply=_add_positions)
 
 
 SUBJECTS = (
-    # Without a division by √d the products themselves have to stay in float16's range.
+    # Without a division by √d the products themselves must stay in float16's range.
     Subject("keras.layers.Attention", SINGLE, _with(), _DOT, packed=True, large=100.0),
     Subject("keras.layers.Attention", SINGLE, _with(score_mode="concat"), _DOT, note="concat", packed=True),
     Subject("keras.layers.AdditiveAttention", SINGLE, _with(), _DOT, packed=True),
@@ -299,7 +298,7 @@ SUBJECTS = (
         "keras.layers.GroupQueryAttention",
         MULTI,
         _with(head_dim=HEAD, num_query_heads=6, num_key_value_heads=3),
-        {"query": 11, "value": 11, "key": 11},  # its symbolic call wants one size
+        {"query": 11, "value": 11, "key": 11},  # its symbolic call requires one size
         num_heads=6,
     ),
     Subject("keras_hub.layers.CachedMultiHeadAttention", MULTI, _with(**_MANY), steps=_hub_attention_steps, **_HEADS),

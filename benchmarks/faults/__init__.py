@@ -1,1 +1,1 @@
-"""Faults that are brought about on purpose: how often each was tried, and how often the promise held."""
+"""Fault injection: how often each fault was tried, and how often the promise held."""

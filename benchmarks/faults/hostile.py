@@ -1,4 +1,4 @@
-"""Requests that nobody writes by hand, over gRPC and REST."""
+"""Random requests by hypothesis, over gRPC and REST."""
 
 import http.client
 import json
@@ -13,17 +13,17 @@ import grpc
 import hypothesis
 from hypothesis import strategies
 
-from benchmarks.faults.case import Attempt, Stage
 from benchmarks.faults.served import SECONDS, TEXT, Attacked, attacked, classifier
-from benchmarks.serving.questions import METHOD, MODEL
+from benchmarks.faults.table import Attempt, Stage
+from benchmarks.serving.protocol import METHOD, MODEL, predict_request
 from benchmarks.serving.server import HOST
 from export.wire.protos import classification_pb2, predict_pb2, tensor_pb2
-from export.wire.tensors import to_array, to_proto
+from export.wire.tensors import to_array
 
-# What a caller may be told of a request that is wrong; anything else is a fault of the server.
+# The statuses of a wrong request; any other is a fault of the server.
 _REFUSALS = set("INVALID_ARGUMENT FAILED_PRECONDITION NOT_FOUND UNIMPLEMENTED OUT_OF_RANGE RESOURCE_EXHAUSTED".split())
 _STATUSES = {200, 400, 404, 405, 411, 413, 414, 415, 417, 429, 431, 501}
-_REST_OF_IT = b"\r\n\r\n" + b"x" * 10_000 + b"\r\n\r\n"  # whatever was still to come
+_REST_OF_IT = b"\r\n\r\n" + b"x" * 10_000 + b"\r\n\r\n"  # completes a request that was cut off
 _NO_MESSAGE = "Exception deserializing request!"
 _METHODS = [METHOD, *(METHOD.replace("Predict", name) for name in ("Classify", "Regress", "MultiInference"))]
 _METHODS += [METHOD.replace("Predict", "GetModelMetadata"), "/tensorflow.serving.ModelService/GetModelStatus"]
@@ -84,7 +84,7 @@ def _classifications(draw: strategies.DrawFn) -> bytes:
 
 @strategies.composite
 def _damaged(draw: strategies.DrawFn, whole: strategies.SearchStrategy[bytes]) -> bytes:
-    """Draws a message, half of the time with a few bytes changed, cut off or added."""
+    """Draws a message, half of the time with a few bytes changed, removed or added."""
     content = bytearray(draw(whole))
     for _ in range(draw(strategies.sampled_from([0, 0, 0, 1, 2, 5]))):
         at = draw(strategies.integers(0, len(content)))
@@ -125,7 +125,7 @@ _documents = strategies.one_of(
 
 @strategies.composite
 def _http(draw: strategies.DrawFn) -> bytes:
-    """Draws a request of HTTP, byte by byte, of which most is right."""
+    """Draws an HTTP request as bytes, most of which are valid."""
     body = draw(_damaged(_documents))
     verb = draw(strategies.sampled_from(["POST"] * 6 + ["GET", "PUT", "HEAD", "OPTIONS", "post", "PRI", "", "X" * 200]))
     paths = [f"/v1/models/{MODEL}:{method}" for method in ("predict", "predict", "predict", "classify", "regress")]
@@ -172,7 +172,7 @@ def _http(draw: strategies.DrawFn) -> bytes:
 
 
 def over_grpc(stage: Stage) -> Iterator[Attempt]:
-    """Messages of all methods, well-formed and not."""
+    """Sends messages to all methods, well-formed and not."""
     with attacked(classifier(stage)) as server, server.channel() as channel:
 
         def problem(request: tuple[str, bytes]) -> str:
@@ -184,42 +184,42 @@ def over_grpc(stage: Stage) -> Iterator[Attempt]:
                 return "" if unreadable or error.code().name in _REFUSALS else f"{error.code().name}: {error.details()}"
             return ""
 
-        yield from _ask(stage, server, _messages, problem)
+        yield from _send(stage, server, _messages, problem)
 
 
 def over_rest(stage: Stage) -> Iterator[Attempt]:
-    """Requests of HTTP, well-formed and not."""
+    """Sends HTTP requests, well-formed and not."""
     with attacked(classifier(stage)) as server:
 
         def problem(request: bytes) -> str:
             with socket.create_connection((HOST, server.rest_port), timeout=SECONDS) as connection:
-                with suppress(ConnectionError):  # it may hang up before it has heard all
+                with suppress(ConnectionError):  # the server may close the connection before it has read all
                     connection.sendall(request)
                     if not select.select([connection], [], [], 0.2)[0]:
                         connection.sendall(_REST_OF_IT)
                 return _problem_of(connection)
 
-        yield from _ask(stage, server, _http(), problem)
+        yield from _send(stage, server, _http(), problem)
 
 
 def _problem_of(connection: socket.socket) -> str:
-    """Returns what is wrong with the first answer on a connection; that there is none is right if nobody asked."""
-    answer = http.client.HTTPResponse(connection)
+    """Returns the problem of the first response on a connection; a closed connection is none."""
+    response = http.client.HTTPResponse(connection)
     try:
-        answer.begin()
+        response.begin()
     except (http.client.HTTPException, ConnectionResetError):
         return ""
     except TimeoutError:
         return f"no answer within {SECONDS} s"
-    return "" if answer.status in _STATUSES else f"{answer.status}: {answer.fp.read1(500)!r}"
+    return "" if response.status in _STATUSES else f"{response.status}: {response.fp.read1(500)!r}"
 
 
-def _ask(
+def _send(
     stage: Stage, server: Attacked, requests: strategies.SearchStrategy[Any], problem: Callable[[Any], str]
 ) -> Iterator[Attempt]:
-    """Asks until the time is up or something is wrong, of which the smallest example is told."""
+    """Sends requests until the time ends or one has a problem, and yields the smallest such request."""
     stage.begin()
-    held, found = 0, ""
+    held, failure = 0, ""
     memory = server.memory()
 
     @hypothesis.seed(stage.chance.getrandbits(32))
@@ -232,39 +232,35 @@ def _ask(
         verbosity=hypothesis.Verbosity.quiet,
     )
     @hypothesis.given(requests)
-    def ask(request: Any) -> None:
-        nonlocal held, found
-        if time.monotonic() > stage.end and held and not found:
-            return  # however slow the machine is, one is tried
+    def send(request: Any) -> None:
+        nonlocal held, failure
+        if time.monotonic() > stage.end and held and not failure:
+            return  # however slow the machine is, at least one request is sent
         wrong = problem(request)
         if wrong:
-            found = f"{request!r:.500}: {wrong:.500}"
+            failure = f"{request!r:.500}: {wrong:.500}"
         assert not wrong
-        held += not found
+        held += not failure
 
     with suppress(AssertionError, hypothesis.errors.Flaky):
-        ask()
-    seen = f"{(server.memory() - memory) / 1e6:+.0f} MB"
-    yield Attempt(True, "", held, seen)
-    if found:
-        yield Attempt(False, found)
+        send()
+    yield Attempt(True, "", held, f"{(server.memory() - memory) / 1e6:+.0f} MB")
+    if failure:
+        yield Attempt(False, failure)
     for wrong in _faults(server):
         yield Attempt(False, wrong)
 
 
 def _faults(server: Attacked) -> Iterator[str]:
-    """Yields what is wrong with a server afterwards."""
+    """Yields the problems of a server after the requests."""
     if server.has_ended:
         yield f"the server has ended: {server.errors()}"
         return
     if "Traceback" in server.errors():
         yield f"a traceback in the log: {server.errors()}"
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = MODEL
-    request.inputs["text"].CopyFrom(to_proto([TEXT]))
     try:
         with server.channel() as channel:
-            content = channel.unary_unary(METHOD)(request.SerializeToString(), timeout=SECONDS)
+            content = channel.unary_unary(METHOD)(predict_request([TEXT]).SerializeToString(), timeout=SECONDS)
     except grpc.RpcError as error:
         yield f"a good request gets {error}"
         return

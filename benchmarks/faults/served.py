@@ -1,23 +1,19 @@
-"""A server in a process of its own, and the models that the cases of serving attack."""
+"""The server and the models of the cases of serving."""
 
-import contextlib
 import http.client
 import os
 import signal
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import grpc
-import numpy as np
 
-from benchmarks.faults.case import Stage
+from benchmarks.faults.table import Stage
 from benchmarks.faults.training import finished
-from benchmarks.serving.questions import MODEL
-from benchmarks.serving.server import HOST, OPTIONS, Server
-from export.wire.protos import predict_pb2
-from export.wire.tensors import to_proto
+from benchmarks.serving.protocol import Response
+from benchmarks.serving.server import HOST, OPTIONS, Server, serving
 
-SECONDS = 60  # for an answer: far more than one takes, on a machine that does much else
+SECONDS = 60  # for a response, on a busy machine
 TEXT = "the apple fell from the tree"
 
 
@@ -28,51 +24,40 @@ class Attacked(Server):
         super().__init__(base, "--file_system_poll_wait_seconds=0.2", *flags)
 
     def channel(self) -> grpc.Channel:
-        """Returns a new connection, to be closed."""
+        """Returns a new gRPC channel, to be closed."""
         return grpc.insecure_channel(self.address, OPTIONS)
 
     def connect(self) -> http.client.HTTPConnection:
-        """Returns a new connection to REST, to be closed."""
+        """Returns a new REST connection, to be closed."""
         return http.client.HTTPConnection(HOST, self.rest_port, timeout=SECONDS)
 
     def send_signal(self, number: int) -> None:
-        """Sends it a signal."""
+        """Sends a signal to the process."""
         self._process.send_signal(number)
 
-    def hears_signals(self) -> bool:
-        """Tells whether it has a handler of its own for SIGTERM."""
+    def handles_sigterm(self) -> bool:
+        """Returns whether the process has installed a handler for SIGTERM."""
         lines = Path(f"/proc/{self.pid}/status").read_text(encoding="ascii").splitlines()
         caught = next(int(line.split()[1], 16) for line in lines if line.startswith("SigCgt:"))
         return bool(caught >> (signal.SIGTERM - 1) & 1)
 
     def status(self) -> int:
-        """Waits for its end and returns its exit status."""
+        """Waits for the end of the process and returns its exit status."""
         return self._process.wait(SECONDS)
 
     def errors(self) -> str:
-        """Returns what it has written to standard error."""
-        file = self._errors.fileno()  # read in place, since the server writes where this file stands
+        """Returns the standard error of the process."""
+        file = self._errors.fileno()  # read without moving the offset, at which the server writes
         return os.pread(file, os.fstat(file).st_size, 0).decode(errors="replace")
 
 
-@contextlib.contextmanager
-def attacked(base: Path, *flags: str) -> Iterator[Attacked]:
+def attacked(base: Path) -> AbstractContextManager[Attacked]:
     """Serves a model for the length of the block."""
-    with Attacked(base, *flags) as server:
-        server.wait()
-        yield server
-
-
-def scale_request(x: float) -> predict_pb2.PredictRequest:
-    """Returns a request to a model of `scaling`."""
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = MODEL
-    request.inputs["x"].CopyFrom(to_proto(np.array([x], np.float32)))
-    return request
+    return serving(base, kind=Attacked)
 
 
 def classifier(stage: Stage) -> Path:
-    """Returns the base path of a classifier of texts, as users export it."""
+    """Returns the base path of an exported text classifier."""
     base = stage.shared / "classifier"
     if not base.exists():
         from export.saved_model import export_saved_model
@@ -81,15 +66,24 @@ def classifier(stage: Stage) -> Path:
     return base
 
 
-def scaling(stage: Stage, version: int) -> Path:
-    """Returns the directory of a version of a model that multiplies by its version."""
-    folder = stage.shared / "scaling" / str(version)
+def numbering(stage: Stage, version: int) -> Path:
+    """Returns the directory of a version of a model that appends the number of the version to texts."""
+    folder = stage.shared / "numbering" / str(version)
     if not folder.exists():
         import tensorflow as tf
 
         model = tf.Module()
-        model.factor = tf.Variable(float(version))
-        spec = tf.TensorSpec([None], tf.float32, name="x")
-        signature = tf.function(lambda x: {"y": model.factor * x}, input_signature=[spec])
-        tf.saved_model.save(model, str(folder), signatures=signature)
+        model.number = tf.Variable(float(version))
+
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
+        def append(text):
+            number = tf.strings.as_string(tf.cast(model.number, tf.int32))
+            return {"text": tf.strings.join([text, number]), "log_prob": tf.fill(tf.shape(text), model.number)}
+
+        tf.saved_model.save(model, str(folder), signatures=append)
     return folder
+
+
+def numbered(text: str, version: int) -> Response:
+    """Returns the response of a version of that model."""
+    return Response((f"{text}{version}",), (float(version),))

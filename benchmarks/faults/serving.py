@@ -1,55 +1,54 @@
-"""What strangers, operators and disks do to a server."""
+"""Faults of serving: hostile clients, operators, damaged files."""
 
 import contextlib
 import itertools
-import resource
 import shutil
 import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
 import grpc
 
 from benchmarks.faults import hostile
-from benchmarks.faults.case import Attempt, Case, Stage
-from benchmarks.faults.served import SECONDS, Attacked, attacked, scale_request, scaling
-from benchmarks.faults.training import finished, is_one_line
-from benchmarks.process import ROOT
+from benchmarks.faults.served import SECONDS, Attacked, attacked, numbered, numbering
+from benchmarks.faults.table import Attempt, Case, Stage
+from benchmarks.faults.training import finished, is_one_line, limit_files
+from benchmarks.runner.process import ROOT
+from benchmarks.serving.clients import Clients
 from benchmarks.serving.connections import call, greet
-from benchmarks.serving.questions import METHOD
+from benchmarks.serving.protocol import METHOD, Response, predict_request, read_response
 from benchmarks.serving.server import HOST, publish, wait_until
-from export.wire.protos import get_model_status_pb2, predict_pb2
-from export.wire.tensors import to_array
+from export.wire.protos import get_model_status_pb2
 
 SLOW = 300  # connections of each kind
-PATIENCE = 30.0  # seconds in which others are answered
-REQUESTS, CHANNELS, WINDOW = 100_000, 4, 32  # of which so many are under way in each channel
+PATIENCE = 30.0  # seconds for a response to other clients
+REQUESTS, CHANNELS, WINDOW = 100_000, 4, 32  # the window is the number of pending requests of a channel
 GROWTH = 0.05
 
 
-def _scaled(channel: grpc.Channel, x: float) -> tuple[int, float]:
-    """Returns the version that answered, and what it says of a number."""
-    content = channel.unary_unary(METHOD)(scale_request(x).SerializeToString(), timeout=SECONDS)
-    response = predict_pb2.PredictResponse.FromString(content)
-    return response.model_spec.version.value, float(to_array(response.outputs["y"])[0])
+MESSAGE = predict_request(["x"]).SerializeToString()
+
+
+def _predict(channel: grpc.Channel) -> tuple[int, Response]:
+    """Sends `MESSAGE`; returns the version that answered, and its response."""
+    return read_response(channel.unary_unary(METHOD)(MESSAGE, timeout=SECONDS))
 
 
 def _base(stage: Stage, name: str = "base") -> Path:
     """Returns a base path with version 1."""
     base = stage.folder / name
     base.mkdir()
-    publish(scaling(stage, 1), base, 1)
+    publish(numbering(stage, 1), base, 1)
     return base
 
 
 def slow_and_many(stage: Stage) -> Iterator[Attempt]:
-    """Connections that trickle, break off or say nothing, while others ask."""
+    """Opens connections that send little or nothing, while other clients send requests."""
     with attacked(_base(stage)) as server, contextlib.ExitStack() as stack:
         stage.begin()
         for index in range(SLOW):
@@ -61,17 +60,17 @@ def slow_and_many(stage: Stage) -> Iterator[Attempt]:
             if index % 3:
                 greet(one)
             if index % 3 == 2:
-                one.sendall(call(scale_request(1.0).SerializeToString())[:-1])
+                one.sendall(call(MESSAGE)[:-1])
         for index in range(stage.tries):
             began = time.monotonic()
             if index % 2:
                 with server.channel() as channel:
-                    right = _scaled(channel, index) == (1, index)
+                    right = _predict(channel) == (1, numbered("x", 1))
             else:
-                right = b"3.0" in _rest(server, b'{"instances": [3.0]}')
+                right = b'"x1"' in _rest(server, b'{"instances": ["x"]}')
             waited = time.monotonic() - began
-            seen = f"{2 * SLOW} connections at once"
-            yield Attempt(right and waited < PATIENCE, f"answered {right} after {waited:.1f} s", seen=seen)
+            story = f"answered {right} after {waited:.1f} s"
+            yield Attempt(right and waited < PATIENCE, story, measurement=f"{2 * SLOW} connections at once")
 
 
 def _rest(server: Attacked, body: bytes) -> bytes:
@@ -84,65 +83,51 @@ def _rest(server: Attacked, body: bytes) -> bytes:
 
 
 def swaps(stage: Stage) -> Iterator[Attempt]:
-    """Versions come and go while clients ask; each answer must be that of the version that it names."""
-    base, tally, stopped = _base(stage), Counter[str](), threading.Event()
-    with attacked(base) as server:
+    """Replaces versions under load; each response must be that of the version that it names."""
+    base = _base(stage)
+    with attacked(base) as server, Clients(server.address, [["x"]]) as clients:
         stage.begin()
-
-        def ask() -> None:
-            with server.channel() as channel:
-                while not stopped.is_set():
-                    try:
-                        version, y = _scaled(channel, 3.0)
-                        tally["" if y == 3.0 * version else f"version {version} answers {y}"] += 1
-                    except grpc.RpcError as error:
-                        tally[f"{error.code().name}: {error.details()}"] += 1
-
-        clients = [threading.Thread(target=ask) for _ in range(4)]
-        for client in clients:
-            client.start()
-        try:
-            for version in itertools.count(2):
-                publish(scaling(stage, version), base, version)
-                wait_until(lambda version=version: version in server.versions(), SECONDS)  # type: ignore[misc]
-                shutil.rmtree(base / str(version - 1))
-                if stage.left() <= 1.0:
-                    break
-        finally:
-            stopped.set()
-            for client in clients:
-                client.join()
-    yield Attempt(True, "", tally.pop("", 0), f"{version - 1} swaps")
-    for problem, count in tally.items():
-        yield Attempt(False, f"{count} times {problem}", count)
+        clients.start(4)
+        for version in itertools.count(2):
+            publish(numbering(stage, version), base, version)
+            wait_until(lambda version=version: version in server.versions(), SECONDS)  # type: ignore[misc]
+            shutil.rmtree(base / str(version - 1))
+            if stage.left() <= 1.0:
+                break
+        tally = clients.stop()
+    wrong = tally.wrong(lambda version: [numbered("x", version)])
+    yield Attempt(True, "", tally.responses - wrong, f"{version - 1} swaps")
+    for problem, count in {"the response of another version": wrong, **tally.failures}.items():
+        if count:
+            yield Attempt(False, f"{count} times {problem}", count)
 
 
 def memory(stage: Stage) -> Iterator[Attempt]:
-    """Very many small requests over several channels; the resident set of the server before and after."""
-    base, message = _base(stage), scale_request(3.0).SerializeToString()
+    """Compares the resident set of the server before and after many small requests over several channels."""
+    base = _base(stage)
     most = REQUESTS if stage.tries > 1 else REQUESTS // 10
     with attacked(base) as server, contextlib.ExitStack() as stack:
         stage.begin()
         calls = [stack.enter_context(server.channel()).unary_unary(METHOD) for _ in range(CHANNELS)]
-        sent, under_way, before = 0, deque[grpc.Future](), 0
+        sent, pending, before = 0, deque[grpc.Future](), 0
         while sent < most and stage.left() > 1.0:
-            under_way.append(calls[sent % CHANNELS].future(message, timeout=SECONDS))
+            pending.append(calls[sent % CHANNELS].future(MESSAGE, timeout=SECONDS))
             sent += 1
-            if len(under_way) >= CHANNELS * WINDOW:
-                under_way.popleft().result()
-            if sent == most // 20:  # by then it has all that it needs
+            if len(pending) >= CHANNELS * WINDOW:
+                pending.popleft().result()
+            if sent == most // 20:  # after the warm-up of its caches
                 before = server.memory()
-        for future in under_way:
+        for future in pending:
             future.result()
         after = server.memory()
     growth = after / before - 1 if before else float("inf")
-    seen = f"resident {before / 1e6:.0f} → {after / 1e6:.0f} MB"
-    yield Attempt(growth <= GROWTH, f"{sent:,} requests, {seen}", sent, seen)
+    measurement = f"resident {before / 1e6:.0f} → {after / 1e6:.0f} MB"
+    yield Attempt(growth <= GROWTH, f"{sent:,} requests, {measurement}", sent, measurement)
 
 
 def damaged_versions(stage: Stage) -> Iterator[Attempt]:
-    """A new version of which one file is missing, empty, cut off or has a wrong bit."""
-    whole, base = scaling(stage, 2), _base(stage)
+    """Adds a version with one file that is missing, empty, truncated or has a flipped bit."""
+    whole, base = numbering(stage, 2), _base(stage)
     files = sorted(path.relative_to(whole) for path in whole.rglob("*") if path.is_file())
     damages = [(file, how) for how in ("missing", "empty", "cut off", "with a wrong bit") for file in files]
     version = 1
@@ -153,13 +138,14 @@ def damaged_versions(stage: Stage) -> Iterator[Attempt]:
             coming = stage.folder / "coming"
             shutil.copytree(whole, coming)
             story = f"{file} {how}"
-            with contextlib.suppress(IndexError):  # of an empty file no bit can be wrong
+            with contextlib.suppress(IndexError):  # an empty file has no bit to flip
                 story += _damage(coming / file, how, stage)
             coming.rename(base / str(version))
             try:
                 _wait_for(server, version)
-                answered, y = _scaled(channel, 3.0)
-                yield Attempt((answered, y) in [(1, 3.0), (version, 6.0)], f"{story}: version {answered} answers {y}")
+                answer = _predict(channel)
+                held = answer in [(1, numbered("x", 1)), (version, numbered("x", 2))]
+                yield Attempt(held, f"{story}: version {answer[0]} answers {answer[1]}")
             except (grpc.RpcError, TimeoutError) as error:
                 yield Attempt(False, f"{story}: {error}; {server.errors()[-300:]}")
             shutil.rmtree(base / str(version))
@@ -167,7 +153,7 @@ def damaged_versions(stage: Stage) -> Iterator[Attempt]:
 
 
 def _damage(path: Path, how: str, stage: Stage) -> str:
-    """Damages a file; returns where."""
+    """Damages a file; returns the position of the damage."""
     if how == "missing":
         path.unlink()
         return ""
@@ -182,27 +168,26 @@ def _damage(path: Path, how: str, stage: Stage) -> str:
 
 
 def _wait_for(server: Attacked, version: int) -> None:
-    """Returns when a version has been loaded, or has failed to."""
+    """Returns when a version has been loaded, or has failed to load."""
     end = get_model_status_pb2.ModelVersionStatus.END
     available = get_model_status_pb2.ModelVersionStatus.AVAILABLE
     wait_until(lambda: server.states().get(version) in (end, available), SECONDS)
 
 
 def stops(stage: Stage) -> Iterator[Attempt]:
-    """SIGTERM at a random moment, also while it starts, with clients that ask; and SIGKILL, with a new server after."""
+    """Sends SIGTERM or SIGKILL at a random moment, also during the start, while requests are pending."""
     base = _base(stage)
     stage.begin()
     for index in range(stage.tries):
         with Attacked(base, "--drain_seconds=5") as server:
             if index % 3:
                 server.wait()
-            else:  # while Python itself starts, a signal is Python's
-                wait_until(server.hears_signals, SECONDS)
+            else:  # until the handler is installed, Python's default applies
+                wait_until(server.handles_sigterm, SECONDS)
             number = signal.SIGKILL if index % 3 == 2 else signal.SIGTERM
             with server.channel() as channel:
-                ask = channel.unary_unary(METHOD)
-                message = scale_request(3.0).SerializeToString()
-                futures = [ask.future(message, timeout=SECONDS) for _ in range(64 if index % 3 else 0)]
+                predict = channel.unary_unary(METHOD)
+                futures = [predict.future(MESSAGE, timeout=SECONDS) for _ in range(64 if index % 3 else 0)]
                 time.sleep(stage.chance.uniform(0, 0.2 if index % 3 else 4))
                 server.send_signal(number)
                 codes = {future.code().name for future in futures}
@@ -212,24 +197,21 @@ def stops(stage: Stage) -> Iterator[Attempt]:
 
 
 def export_on_full_disk(stage: Stage) -> Iterator[Attempt]:
-    """An export whose files cannot grow."""
+    """Limits the size of the files of an export, like a full disk."""
     workdir, _ = finished(stage)
     stage.begin()
     for index in range(stage.tries):
         limit, base = 1000 * 8**index, stage.folder / f"export{index}"
-
-        def limited(limit: int = limit) -> None:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-
         command = [sys.executable, "-m", "export.saved_model", str(workdir), "--output", str(base)]
-        result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, preexec_fn=limited)
+        options = {"capture_output": True, "text": True, "timeout": 300, "preexec_fn": limit_files(limit)}
+        result = subprocess.run(command, cwd=ROOT, **options)
         left = sorted(str(path.relative_to(base)) for path in base.glob("*"))
         done = result.returncode == 0 and left == ["1"]
         held = done or (is_one_line(result.returncode, result.stderr, [1]) and not left)
         yield Attempt(held, f"files of at most {limit} bytes: {result.returncode}, {left}, {result.stderr}")
 
 
-_ANSWERED = "a status that says what is wrong; it goes on, and logs no traceback"
+_ANSWERED = "a status that names the problem; the server continues, and logs no traceback"
 CASES = [
     Case(
         "export: files cannot grow, as on a full disk",

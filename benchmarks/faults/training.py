@@ -1,4 +1,4 @@
-"""What a tired operator and a bad disk do to training."""
+"""Faults of training: signals, a full disk, damaged files."""
 
 import contextlib
 import io
@@ -11,12 +11,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.faults.case import Attempt, Case, Stage
-from benchmarks.process import ROOT
+from benchmarks.faults.table import Attempt, Case, Stage
+from benchmarks.runner.process import ROOT
 
 RUN = ("--model", "cnn_classifier", "--data", "senses")
 SETTINGS = (
@@ -33,13 +33,13 @@ def begin(workdir: Path, *settings: str) -> list[str]:
 
 
 def start(arguments: Sequence[str], **options: Any) -> subprocess.Popen[str]:
-    """Starts `training.train` in a process of its own."""
+    """Starts `training.train` in a new process."""
     command = [sys.executable, "-m", "training.train", *arguments]
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, **options)
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int | None, str]:
-    """Returns exit status and standard error of a process; no status if it did not end."""
+    """Waits for a process; returns its exit status, `None` if it did not end in time, and its standard error."""
     try:
         error = process.communicate(timeout=TIMEOUT)[1]
     except subprocess.TimeoutExpired:
@@ -54,31 +54,36 @@ def train(arguments: Sequence[str], **options: Any) -> tuple[int | None, str]:
 
 
 def is_one_line(status: int | None, error: str, statuses: Sequence[int]) -> bool:
-    """Returns whether a command ended as one that knows why: with such a status, and no traceback."""
+    """Returns whether a command ended with one of the statuses and a message without a traceback."""
     return status in statuses and bool(error.strip()) and "Traceback" not in error and "Exception ignored" not in error
 
 
+def limit_files(size: int) -> Callable[[], None]:
+    """Returns a function that limits the size of the files of this process, for `preexec_fn`."""
+    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+
 def log_of(workdir: Path) -> list[dict[str, Any]]:
-    """Returns what a run measured, without what depends on the clock."""
+    """Returns the metrics of a run without those that depend on the clock."""
     lines = (workdir / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     clock = ("seconds", "symbols_per_second")
     return [{key: value for key, value in json.loads(line).items() if key not in clock} for line in lines]
 
 
 def finished(stage: Stage) -> tuple[Path, float]:
-    """Returns a tiny run that nothing stopped, and the seconds that it took."""
+    """Returns a tiny run that was not interrupted, and the seconds that it took."""
     workdir, seconds = stage.shared / "finished run", stage.shared / "seconds"
     if not seconds.exists():
         began = time.monotonic()
         status, error = train(begin(workdir))
         if status != 0:
-            raise RuntimeError(f"A run that nothing stops ends with status {status}: {error}")
+            raise RuntimeError(f"A run that is not interrupted ends with status {status}: {error}")
         seconds.write_text(f"{time.monotonic() - began}", encoding="utf-8")
     return workdir, float(seconds.read_text(encoding="utf-8"))
 
 
 def stops(stage: Stage) -> Iterator[Attempt]:
-    """Runs whose loss is lost, all at once on one core."""
+    """Runs whose loss becomes NaN, all at once on one core."""
     core = min(os.sched_getaffinity(0))
     processes = [
         start(begin(stage.folder / f"run{index}", *LOST_LOSS), preexec_fn=lambda: os.sched_setaffinity(0, {core}))
@@ -89,13 +94,13 @@ def stops(stage: Stage) -> Iterator[Attempt]:
 
 
 def signals(stage: Stage) -> Iterator[Attempt]:
-    """Ctrl-C or SIGTERM at a random moment, every other time twice."""
+    """Sends SIGINT or SIGTERM at a random moment, every other time twice."""
     _, span = finished(stage)
     stage.begin()
     for index in range(stage.tries):
         workdir = stage.folder / f"run {index}"
         number, delay = stage.chance.choice([signal.SIGINT, signal.SIGTERM]), stage.chance.uniform(0.15, 1) * span
-        process = start(begin(workdir), preexec_fn=_hear_ctrl_c)
+        process = start(begin(workdir), preexec_fn=_handle_sigint)
         time.sleep(delay)
         for _ in range(1 + index % 2):
             process.send_signal(number)
@@ -106,12 +111,12 @@ def signals(stage: Stage) -> Iterator[Attempt]:
         yield Attempt(held, f"{number.name} after {delay:.1f} of {span:.1f} s: {status}, {error}")
 
 
-def _hear_ctrl_c() -> None:
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # A process in the background of a shell ignores it.
+def _handle_sigint() -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which a background process of a shell ignores
 
 
 def kills(stage: Stage) -> Iterator[Attempt]:
-    """SIGKILL at a random moment, and --resume."""
+    """Sends SIGKILL at a random moment, and resumes."""
     original, span = finished(stage)
     whole = log_of(original)
     stage.begin()
@@ -121,21 +126,17 @@ def kills(stage: Stage) -> Iterator[Attempt]:
         time.sleep(delay)
         process.kill()
         process.communicate()
-        begun = (workdir / "config.json").is_file()
-        status, error = train(["--workdir", str(workdir), "--resume"] if begun else begin(workdir))
+        has_begun = (workdir / "config.json").is_file()
+        status, error = train(["--workdir", str(workdir), "--resume"] if has_begun else begin(workdir))
         held = status == 0 and log_of(workdir) == whole and not list(workdir.glob("**/.tmp-*"))
         yield Attempt(held, f"killed after {delay:.1f} of {span:.1f} s: {status}, {error}")
 
 
 def small_files(stage: Stage) -> Iterator[Attempt]:
-    """A limit on the size of files, as a full disk, and --resume without it."""
+    """Limits the size of files, like a full disk, and resumes without the limit."""
     for index in range(stage.tries):
         workdir, limit = stage.folder / f"run{index}", 1000 * 6**index
-
-        def limited(limit: int = limit) -> None:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-
-        status, error = train(begin(workdir), preexec_fn=limited)
+        status, error = train(begin(workdir), preexec_fn=limit_files(limit))
         held = status == 0 or is_one_line(status, error, [1])
         if held and (workdir / "config.json").is_file():
             status, error = train(["--workdir", str(workdir), "--resume"])
@@ -144,7 +145,7 @@ def small_files(stage: Stage) -> Iterator[Attempt]:
 
 
 def removed_directory(stage: Stage) -> Iterator[Attempt]:
-    """The work directory is deleted in mid-run."""
+    """Deletes the work directory of a running training."""
     for index in range(stage.tries):
         workdir = stage.folder / f"run{index}"
         process = start(begin(workdir, "training.max_steps=2000"))
@@ -156,7 +157,7 @@ def removed_directory(stage: Stage) -> Iterator[Attempt]:
 
 
 def two_at_once(stage: Stage) -> Iterator[Attempt]:
-    """Two processes in one directory."""
+    """Starts two processes in one directory."""
     for index in range(stage.tries):
         results = [ended(process) for process in [start(begin(stage.folder / f"run{index}")) for _ in range(2)]]
         refused = [result for result in results if result[0] == 2]
@@ -165,10 +166,7 @@ def two_at_once(stage: Stage) -> Iterator[Attempt]:
 
 
 def flipped_bits(stage: Stage) -> Iterator[Attempt]:
-    """One bit is changed in each file of a finished and of an unfinished run, which is then loaded and resumed.
-
-    In this process, since there are many.
-    """
+    """Flips one bit in a file of a finished or an unfinished run, which is then loaded and resumed in this process."""
     original, _ = finished(stage)
     unfinished = Path(shutil.copytree(original, stage.folder / "unfinished"))
     for name in ("model.keras", "MODEL_CARD.md"):
@@ -181,18 +179,18 @@ def flipped_bits(stage: Stage) -> Iterator[Attempt]:
         for path in sorted(folder.rglob("*"))
         if path.is_file() and path.stat().st_size
     ]
-    while True:  # the files in another order each time, so that the first ones are no different from the last
+    while True:  # the files in another order each time, since time may end before the last one
         for folder, path in stage.chance.sample(files, len(files)):
-            for ask in (_load, _resume) if (folder / "model.keras").exists() else (_resume,):
+            for use in (_load, _resume) if (folder / "model.keras").exists() else (_resume,):
                 copy = Path(shutil.copytree(folder, stage.folder / "copy"))
                 at = _flip(copy / path, stage.chance)
-                error = ask(copy, weights)
+                error = use(copy, weights)
                 shutil.rmtree(copy)
-                yield Attempt(not error, f"bit {at} of {path} of a run, {folder.name}, {ask.__name__}: {error}")
+                yield Attempt(not error, f"bit {at} of {path} of a run, {folder.name}, {use.__name__}: {error}")
 
 
 def _flip(path: Path, chance: random.Random) -> int:
-    """Changes a bit of a file and returns which."""
+    """Flips a bit of a file and returns its position."""
     content = bytearray(path.read_bytes())
     at = chance.randrange(8 * len(content))
     content[at // 8] ^= 1 << at % 8
@@ -207,11 +205,11 @@ def _weights(workdir: Path) -> list[bytes]:
 
 
 def _load(workdir: Path, weights: list[bytes]) -> str:
-    """Returns what is wrong with how a damaged directory loads."""
+    """Loads a damaged directory; returns the problem, empty if the promise held."""
     from zoo.errors import InputError
 
     try:
-        return "" if _weights(workdir) == weights else "other weights, silently"
+        return "" if _weights(workdir) == weights else "other weights without an error"
     except InputError as error:
         return "" if str(workdir) in str(error) else f"names no file: {error}"
     except Exception as error:
@@ -219,7 +217,7 @@ def _load(workdir: Path, weights: list[bytes]) -> str:
 
 
 def _resume(workdir: Path, weights: list[bytes]) -> str:
-    """Returns what is wrong with how a damaged directory is resumed."""
+    """Resumes a damaged directory; returns the problem, empty if the promise held."""
     from training.train import main
     from zoo.runtime.cli import run_command
 
@@ -242,7 +240,7 @@ CASES = [
     ),
     Case(
         "training: files cannot grow, as on a full disk",
-        "one line, exit status 1; --resume goes on",
+        "one line, exit status 1; --resume continues",
         small_files,
         4,
         40,

@@ -1,14 +1,14 @@
-"""Takes the figures of one GPU: trainings, attention, decoding and a profile, ours on JAX beside compiled PyTorch.
+"""Measures training, attention, decoding and a profile on one GPU, ours on JAX beside compiled PyTorch.
 
 `KERAS_BACKEND=jax python -m benchmarks.gpu --minutes N --output DIR [--cache FILE] [--commit NAME] [--only TEXT]`
 
 `KERAS_BACKEND=jax python -m benchmarks.gpu --dry_run --output DIR`
 
-It needs JAX, Keras and PyTorch; neither TensorFlow nor a network. Each figure is written as soon as it is there, into
-`figures.jsonl` and `figures.csv` of the folder. Besides there are `goals.md`; `profile.csv` and the trace that it is
-of; `jax.log` and `torch.log`; and `cache.tar.gz`, with all that was compiled, which the next run takes by `--cache`:
-eight files of at most 16 MiB. The plan is `benchmarks/gpu/plan.py`. With `--dry_run` nothing is measured: XLA's program
-of a step, compiled for this machine, is counted.
+It requires JAX, Keras and PyTorch, and neither TensorFlow nor a network. Each figure is immediately written to
+`figures.jsonl` and `figures.csv` of the folder. Further files are `goals.md`; `profile.csv` and its trace; `jax.log`
+and `torch.log`; and `cache.tar.gz` with the compiled programs, for `--cache` of the next run: eight files of at most
+16 MiB. The plan is `benchmarks/gpu/plan.py`. With `--dry_run` nothing is measured: the kernels of XLA's program of a
+step are counted.
 """
 
 import argparse
@@ -21,27 +21,27 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchmarks.command import TINY
 from benchmarks.gpu import cache, plan
 from benchmarks.gpu.contestants import start
 from benchmarks.gpu.figure import Figure
 from benchmarks.gpu.goals import goals
 from benchmarks.gpu.results import Results, commit_here
 from benchmarks.gpu.runner import Runner
-from benchmarks.report import goal_table
+from benchmarks.runner.command import TINY
+from benchmarks.runner.report import goal_table
 
 ARCHIVE = "cache.tar.gz"
 
 
 def chosen(options: argparse.Namespace) -> list[Figure]:
-    """Returns the figures that are to be taken."""
+    """Returns the figures to measure."""
     figures = [figure for figure in plan.figures() if not options.only or options.only in figure.label]
     return [plan.tiny(figure) for figure in figures] if options.tiny else figures
 
 
 @contextlib.contextmanager
 def folder_of_programs() -> Iterator[Path]:
-    """A folder with the same path in every run: the key of a program that JAX has compiled contains it."""
+    """Yields a folder with the same path in every run, since it is part of the keys of JAX's cache."""
     folder = Path(tempfile.gettempdir()) / "attention-zoo-gpu"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
@@ -52,7 +52,7 @@ def folder_of_programs() -> Iterator[Path]:
 
 
 def measure(options: argparse.Namespace, began: float) -> None:
-    """Takes the figures, and writes what was asked for beside what was found."""
+    """Measures the figures, and writes their goals."""
     results = Results(options.output, options.commit or commit_here() or "unknown")
     with folder_of_programs() as compiled:
         if options.cache is not None:
@@ -66,8 +66,8 @@ def measure(options: argparse.Namespace, began: float) -> None:
             runner.run(chosen(options))
         finally:
             runner.close()
-            kept, lost = cache.pack(compiled, options.output / ARCHIVE)
-    print(f"{kept} compiled files are in {ARCHIVE}, {lost} had no room", flush=True)
+            packed, others = cache.pack(compiled, options.output / ARCHIVE)
+    print(f"{packed} compiled files are in {ARCHIVE}, {others} exceeded its limit", flush=True)
     lines = [*([TINY, ""] if options.tiny else []), *goal_table("goal", goals(results))]
     (options.output / "goals.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
     print("\n".join(lines), flush=True)
@@ -77,13 +77,13 @@ def parser() -> argparse.ArgumentParser:
     """Returns the command line."""
     lines = str(__doc__).splitlines()
     command = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=lines[0])
-    command.add_argument("--minutes", type=float, default=10.0, help="when it has to be done, from its start (10)")
+    command.add_argument("--minutes", type=float, default=10.0, help="the time limit, from the start (10)")
     command.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder of the results")
-    command.add_argument("--cache", type=Path, metavar="FILE", help=f"the {ARCHIVE} of a run before")
-    command.add_argument("--commit", default="", metavar="NAME", help="the commit, where there is no repository")
+    command.add_argument("--cache", type=Path, metavar="FILE", help=f"the {ARCHIVE} of an earlier run")
+    command.add_argument("--commit", default="", metavar="NAME", help="the commit, if this is no repository")
     command.add_argument("--only", default="", metavar="TEXT", help="figures whose name and contestant contain it")
-    command.add_argument("--dry_run", action="store_true", help="count what XLA makes of a step, and measure nothing")
-    command.add_argument("--tiny", action="store_true", help="tiny sizes, to see that everything runs")
+    command.add_argument("--dry_run", action="store_true", help="count the kernels of a step, and measure nothing")
+    command.add_argument("--tiny", action="store_true", help="tiny sizes, to test that everything runs")
     return command
 
 
@@ -97,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command.error(f"--cache must be the {ARCHIVE} of a run. Received: {options.cache}")
     if options.dry_run:
         os.environ.setdefault("KERAS_BACKEND", "jax")
-        from benchmarks.gpu.dry_run import write_report  # it starts JAX
+        from benchmarks.gpu.dry_run import write_report  # which initializes JAX
 
         options.output.mkdir(parents=True, exist_ok=True)
         write_report(chosen(options), options.output, options.tiny)

@@ -1,4 +1,4 @@
-"""Attention alone, forward and backward, on JAX: ours, and what comes with JAX, on inputs [B, T, N, H]."""
+"""Attention alone, forward and backward, on JAX: ours, and JAX's own, on inputs [B, T, N, H]."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.gpu.serving import Answer, described, take_turns
+from benchmarks.gpu.serving import Answer, described, time_calls
 from benchmarks.gpu.steps import POLICIES
 from benchmarks.peers.attention_kinds import lengths_of, operations
 from zoo.layers import AdditiveScore, ALiBiPositions, MultiHeadAttention, SlidingWindow, SlidingWindowAttention
@@ -17,8 +17,8 @@ from zoo.layers.positions.relative import head_slopes
 Task = Mapping[str, Any]
 
 
-class _ProjectedAlready:
-    """Takes the heads as they are, [B, T, N · H]."""
+class _Unprojected:
+    """Replaces the projections: inputs are the heads, [B, T, N · H]."""
 
     def build_projections(self, *shapes: Any) -> None:
         pass
@@ -31,16 +31,16 @@ class _ProjectedAlready:
         return {"key": key, "value": split_heads(value, self.value_dim)}
 
 
-class Heads(_ProjectedAlready, MultiHeadAttention):
-    """Multi-head attention alone."""
+class Heads(_Unprojected, MultiHeadAttention):
+    """Multi-head attention without projections."""
 
 
-class WindowHeads(_ProjectedAlready, SlidingWindowAttention):
-    """Attention in blocks alone."""
+class WindowHeads(_Unprojected, SlidingWindowAttention):
+    """Sliding-window attention without projections."""
 
 
 def ours(task: Task) -> Callable[..., Any]:
-    """Returns attention of ours as a function of query, key and value [B, T, N, H]."""
+    """Returns our attention as a function of query, key and value [B, T, N, H]."""
     kind, heads, size = task["attention"], task["heads"], task["size"]
     options: dict[str, Any] = {"output_projection": False, "dtype": POLICIES[task["precision"]]}
     call: dict[str, Any] = {} if kind in ("padded", "additive") else {"use_causal_mask": True}
@@ -99,15 +99,9 @@ class Pass:
         return jax.jit(self.gradients).lower(*[jax.ShapeDtypeStruct(self.shape, self.dtype)] * 4)
 
     def measure(self, compiled: Any, task: Task) -> Answer:
-        # Made only now: of all lengths together they would take much of the memory.
+        # Created here, since those of all lengths together would take much memory.
         inputs = [jax.random.normal(jax.random.key(number), self.shape, self.dtype) for number in range(4)]
-        found: dict[str, Any] = {}
-
-        def turn() -> None:
-            found["gradients"] = compiled(*inputs)
-
-        seconds = take_turns(turn, lambda: jax.block_until_ready(found["gradients"]), task)
-        tokens = task["batch"] * task["length"]
-        finite = all(bool(jnp.isfinite(each).all()) for each in found["gradients"])
-        answer = described(seconds, tokens, "tokens", operations(task), task["card"])
-        return {**answer, "remark": "" if finite else "gradients are not finite"}
+        seconds, gradients = time_calls(lambda: compiled(*inputs), jax.block_until_ready, task)
+        is_finite = all(bool(jnp.isfinite(gradient).all()) for gradient in gradients)
+        figures = described(seconds, task["batch"] * task["length"], "tokens", operations(task), task["card"])
+        return {**figures, "remark": "" if is_finite else "gradients are not finite"}

@@ -1,15 +1,15 @@
-"""The processes that measure: one for JAX and one for PyTorch, which share the card's memory."""
+"""The measuring processes, one for JAX and one for PyTorch, which share the GPU's memory."""
 
 import json
 import sys
 from pathlib import Path
 
 from benchmarks.gpu.figure import JAX, TORCH
-from benchmarks.process import Process
+from benchmarks.runner.process import Process
 
 ADAPTERS = {JAX: "benchmarks.gpu.on_jax:run", TORCH: "benchmarks.gpu.on_torch:run"}
 SHARE_OF_JAX = "0.55"
-"""Of the card's memory: JAX takes it as it needs it and gives nothing back, and PyTorch needs up to a third."""
+"""Of the GPU's memory: JAX allocates it when needed and frees nothing, and PyTorch needs up to a third."""
 
 
 def start(library: str, compiled: Path, output: Path, began: float) -> Process:
@@ -17,9 +17,9 @@ def start(library: str, compiled: Path, output: Path, began: float) -> Process:
 
     Args:
         library: `JAX` or `TORCH`.
-        compiled: Folder of what was compiled.
-        output: Folder for other files than those of the runner.
-        began: When the command was begun, by the time of day.
+        compiled: Folder of compiled programs.
+        output: Folder of logs and profiles.
+        began: When the command was started, as `time.time()`.
     """
     task = {
         "adapter": ADAPTERS[library],
@@ -27,12 +27,12 @@ def start(library: str, compiled: Path, output: Path, began: float) -> Process:
         "folder": str(output.resolve()),
         "began": began,
     }
-    command = [sys.executable, "-m", "benchmarks.worker", json.dumps(task)]
+    command = [sys.executable, "-m", "benchmarks.runner.worker", json.dumps(task)]
     return Process(command, variables(library, compiled), output / f"{library}.log")
 
 
 def variables(library: str, compiled: Path) -> dict[str, str]:
-    """Returns what a process has in its environment besides that of this one."""
+    """Returns additional environment variables of a process."""
     if library == TORCH:
         folders = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
         return {"KERAS_BACKEND": "torch", **{name: str(compiled / folder) for name, folder in folders.items()}}

@@ -1,4 +1,4 @@
-"""Greedy decoding on JAX: as many tokens as the source has, whatever the weights say."""
+"""Greedy decoding on JAX, of as many tokens as the source has."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,7 +8,7 @@ import numpy as np
 from keras import ops
 
 import zoo
-from benchmarks.gpu.serving import Answer, described, take_turns
+from benchmarks.gpu.serving import Answer, described, time_calls
 from benchmarks.gpu.steps import POLICIES
 from benchmarks.peers.batches import END, FIRST
 from zoo.decoding import Constraints
@@ -17,7 +17,7 @@ from zoo.inference.translator import Translator
 
 
 class ExactLength(Translator):
-    """A translator whose answers have as many tokens as the source, the end alone at their end."""
+    """A translator whose translations have as many tokens as the source, of which only the last may be the end."""
 
     def _constraints(self, source: Any, prefix: Any) -> Constraints:
         width = ops.shape(source)[1]
@@ -46,13 +46,9 @@ class Greedy:
         return *([variable.value for variable in group] for group in groups), self.source
 
     def measure(self, compiled: Any, task: Mapping[str, Any]) -> Answer:
-        arguments, found = jax.device_put(self._arguments()), {}
-
-        def turn() -> None:
-            found["ids"] = compiled(*arguments)
-
-        seconds = take_turns(turn, lambda: jax.block_until_ready(found["ids"]), task)
-        ids = np.asarray(found["ids"])[:, 0]
+        arguments = jax.device_put(self._arguments())
+        seconds, outputs = time_calls(lambda: compiled(*arguments), jax.block_until_ready, task)
+        ids = np.asarray(outputs)[:, 0]
         if ids.shape != self.source.shape or (ids[:, :-1] == END).any():
             raise ValueError(f"Expected {self.source.shape} tokens. Received: {ids.shape}, or an end within them.")
         return described(seconds, ids.size, "tokens", 0, task["card"])

@@ -1,12 +1,13 @@
-"""What XLA makes of our training steps, without running them: kernels, bytes, types, and what is held in memory.
+"""XLA's programs of our training steps, without running them: kernels, bytes, types and memory.
 
-Where JAX's plugin for CUDA is installed (`pip install --no-deps jax-cuda13-plugin jax-cuda13-pjrt`, of JAX's version),
-the steps are compiled for an H100, though there is none; else for the processor, whose compiler fuses otherwise and
-multiplies no bfloat16. Without the card, XLA tries no algorithms out, and cuDNN's attention is left out.
+If JAX's plugin for CUDA is installed (`pip install --no-deps jax-cuda13-plugin jax-cuda13-pjrt`, of JAX's version), the
+steps are compiled for an H100 without having one; else for the processor, whose compiler fuses differently and does not
+multiply bfloat16. Without a GPU, XLA does not autotune, and cuDNN's attention is left out.
 """
 
 import json
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -15,7 +16,7 @@ from unittest import mock
 
 import numpy as np
 
-os.environ.setdefault("JAX_PLATFORMS", "cpu")  # before JAX begins: else its plugin refuses a machine without a card
+os.environ.setdefault("JAX_PLATFORMS", "cpu")  # before JAX is imported, whose plugin requires a GPU otherwise
 
 import jax  # noqa: E402
 
@@ -34,7 +35,7 @@ HEAVIEST = 25
 
 
 def write_report(figures: Sequence[Figure], output: Path, tiny: bool) -> None:
-    """Writes what is counted of our training steps among the figures into `dry_run.json`, and prints the main part."""
+    """Writes the counts of our training steps among the figures to `dry_run.json`, and prints most of them."""
     device, reports = target_device(), {}
     for figure in figures:
         if figure.contestant != OURS or figure.kind not in KINDS or figure.name == "first step":
@@ -50,7 +51,7 @@ def write_report(figures: Sequence[Figure], output: Path, tiny: bool) -> None:
 
 
 def target_device() -> Any:
-    """Returns a GPU, or one that is only compiled for, or the processor."""
+    """Returns a GPU, or a description of one to compile for, or the processor."""
     if jax.default_backend() == "gpu":
         return jax.devices()[0]
     from jax.experimental import topologies
@@ -63,9 +64,9 @@ def target_device() -> Any:
 
 
 def describe(figure: Figure, device: Any) -> dict[str, Any]:
-    """Returns what is counted of a training step that is compiled for a device."""
+    """Returns the counts of a training step that is compiled for a device."""
     step = KINDS[figure.kind](figure.task())
-    with as_on_a_gpu() if device.platform != "cpu" else nullcontext():
+    with planned_for_gpu() if device.platform != "cpu" else nullcontext():
         lowered = lower_step(step.model, step.batch, device)
     compiled = lowered.compile()
     program, cost = Program(compiled.as_text()), compiled.cost_analysis() or {}
@@ -90,8 +91,8 @@ def describe(figure: Figure, device: Any) -> dict[str, Any]:
 
 
 @contextmanager
-def as_on_a_gpu() -> Iterator[None]:
-    """Lets layers choose as they do on a GPU, during the block; what they give to cuDNN, XLA computes."""
+def planned_for_gpu() -> Iterator[None]:
+    """Makes layers choose the same paths as on a GPU during the block; XLA computes those of cuDNN."""
     with (
         mock.patch.object(kernels, "has_accelerator", lambda: True),
         mock.patch.object(kernels, "has_fused_attention", lambda: True),
@@ -101,18 +102,17 @@ def as_on_a_gpu() -> Iterator[None]:
 
 
 def shapes_of_an_epoch(pairs: int = 29_000, batch_tokens: int = 32_768) -> dict[str, int]:
-    """Returns how many batches of each shape an epoch of sentences as long as Multi30k's has."""
+    """Returns the number of batches of each shape in an epoch of sentences of Multi30k's lengths."""
     rows = [[np.full(length, 5) for length in lengths.draw(pairs, seed)] for seed in range(2)]
     batches = PairBatches(*rows, batch_tokens=batch_tokens, static_shapes=True)
-    found: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     for step in range(len(batches)):
         (inputs, outputs, _), _ = batches.batch_of(step)
-        shape = f"{len(outputs)} × ({inputs['source'].shape[1]} + {outputs.shape[1]})"
-        found[shape] = found.get(shape, 0) + 1
-    return found
+        counts[f"{len(outputs)} × ({inputs['source'].shape[1]} + {outputs.shape[1]})"] += 1
+    return counts
 
 
 def _text(value: Any) -> str:
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_text(each)}" for name, each in list(value.items())[:20])
+        return ", ".join(f"{name} {_text(item)}" for name, item in list(value.items())[:20])
     return f"{value:,.3f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)

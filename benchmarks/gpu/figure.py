@@ -1,4 +1,4 @@
-"""A figure to be taken: by which library, what it works on, and how long it may take."""
+"""A figure to measure: its library, its work and its time limits."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,13 +13,13 @@ class Figure:
     """One figure.
 
     Attributes:
-        name: What is measured, such as `transformer_base`; those of one name are compared.
-        contestant: Who is.
+        name: The measurement, such as `transformer_base`; figures of one name are compared.
+        contestant: The contestant.
         library: The process that measures it: `JAX` or `TORCH`.
-        kind: What the process makes of the work, one of its `KINDS`.
+        kind: The kind of work, one of the `KINDS` of the process.
         work: Sizes and the like.
-        seconds: The time that it takes, at most, once it is compiled: with less left it is left out.
-        limit: The time after which it is given up, compilation included.
+        seconds: The longest time of the measurement without compilation; with less time left it is left out.
+        limit: The time after which it is aborted, including compilation.
     """
 
     name: str
@@ -35,5 +35,5 @@ class Figure:
         return f"{self.name}, {self.contestant}"
 
     def task(self) -> dict[str, Any]:
-        """Returns what its process is told."""
+        """Returns the task of its process."""
         return {**self.work, "label": self.label, "kind": self.kind}

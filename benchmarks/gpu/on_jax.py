@@ -1,4 +1,4 @@
-"""The process of JAX: programs are traced one after the other and compiled side by side, while others run."""
+"""The process of JAX: programs are traced one after the other and compiled in parallel, while others run."""
 
 import importlib.metadata
 import os
@@ -15,19 +15,19 @@ from training.hardware.compiled_step import planned_peak
 from training.hardware.peaks import device_kind
 
 THREADS = 6
-"""Programs that are compiled at the same time."""
+"""The number of programs that are compiled at the same time."""
 
 Task = Mapping[str, Any]
 
 
 class Program(Protocol):
-    """What is compiled once and measured."""
+    """A program that is compiled once and measured."""
 
     def lower(self) -> Any:
         """Returns the traced program, whose `compile` may be called in another thread."""
 
     def measure(self, compiled: Any, task: Task) -> Answer:
-        """Returns what was measured with it."""
+        """Returns the measurements."""
 
 
 KINDS: dict[str, Callable[[Task], Program]] = {
@@ -41,20 +41,20 @@ KINDS: dict[str, Callable[[Task], Program]] = {
 }
 
 
-class SideBySide:
-    """Programs by the label of their task: traced in order by one thread, compiled by several, equal ones once."""
+class ParallelCompiler:
+    """Programs by the label of their task, traced in order by one thread and compiled by several, equal ones once."""
 
     def __init__(self, make: Callable[[Task], Program], threads: int = THREADS):
         self._make = make
         self._tracing, self._compiling = ThreadPoolExecutor(1), ThreadPoolExecutor(threads)
-        self._coming: dict[str, Future[Any]] = {}
+        self._traced: dict[str, Future[Any]] = {}
         self._compiled: dict[str, Future[Any]] = {}  # by the text of the program
 
     def begin(self, tasks: Sequence[Task]) -> None:
-        """Queues programs that were not begun yet."""
+        """Queues programs that are not queued yet."""
         for task in tasks:
-            if task["label"] not in self._coming:
-                self._coming[task["label"]] = self._tracing.submit(self._trace, task)
+            if task["label"] not in self._traced:
+                self._traced[task["label"]] = self._tracing.submit(self._trace, task)
 
     def _trace(self, task: Task) -> tuple[Program, Future[Any]]:
         program = self._make(task)
@@ -65,35 +65,35 @@ class SideBySide:
         return program, self._compiled[text]
 
     def take(self, task: Task) -> tuple[Program, Any]:
-        """Returns a program and what was compiled of it, as soon as that is done; it is then forgotten here."""
+        """Waits for the compilation of a program, removes the program here, and returns it with its compiled form."""
         self.begin([task])
-        program, compiled = self._coming.pop(task["label"]).result()
+        program, compiled = self._traced.pop(task["label"]).result()
         return program, compiled.result()
 
     def wait(self, seconds: float) -> tuple[int, int]:
-        """Waits for all, at most so long; returns how many are compiled, and how many there are."""
+        """Waits for all programs, up to some seconds; returns the numbers of compiled programs and of all programs."""
         until = time.monotonic() + seconds
-        traced = wait(self._coming.values(), timeout=seconds).done
-        compiled = [each.result()[1] for each in traced if each.exception() is None]
+        traced = wait(self._traced.values(), timeout=seconds).done
+        compiled = [future.result()[1] for future in traced if future.exception() is None]
         done = wait(compiled, timeout=max(0.0, until - time.monotonic())).done
-        return len(done) + len(traced) - len(compiled), len(self._coming)  # what fails is reported when it is taken
+        return len(done) + len(traced) - len(compiled), len(self._traced)  # `take` raises the errors of others
 
     @property
     def unfinished(self) -> int:
-        """How many are not compiled yet."""
+        """The number of programs that are not compiled yet."""
         done, count = self.wait(0)
         return count - done
 
 
 class OnJAX(Library):
-    """Ours, and the attention that comes with JAX."""
+    """Ours, and JAX's own attention."""
 
     def __init__(self, task: Task):
         self.card = device_kind()
         names = ("jax", "jaxlib", "keras", "attention-zoo")
         self.versions = {name: version for name in names if (version := _version(name))}
         self._began, self._folder = task["began"], task["folder"]
-        self._programs = SideBySide(lambda task: KINDS[task["kind"]](task))
+        self._programs = ParallelCompiler(lambda task: KINDS[task["kind"]](task))
 
     def prepare(self, tasks: Sequence[Task]) -> None:
         self._programs.begin(tasks)
@@ -105,10 +105,10 @@ class OnJAX(Library):
 
     def measure(self, task: Task) -> Answer:
         program, compiled = self._programs.take(task)
-        ready, beside = time.time() - self._began, self._programs.unfinished
-        told = {**task, "card": self.card, "folder": self._folder}
-        answer = {"peak_memory": _planned(compiled), **program.measure(compiled, told)}
-        remarks = [answer.get("remark", ""), f"{beside} programs were compiled meanwhile" if beside else ""]
+        ready, unfinished = time.time() - self._began, self._programs.unfinished
+        task = {**task, "card": self.card, "folder": self._folder}
+        answer = {"peak_memory": _planned(compiled), **program.measure(compiled, task)}
+        remarks = [answer.get("remark", ""), f"{unfinished} programs were compiled meanwhile" if unfinished else ""]
         return {
             **answer,
             "ready": ready,  # seconds from the start of the command until it was compiled
@@ -120,7 +120,7 @@ class OnJAX(Library):
 def _planned(compiled: Any) -> int | None:
     try:
         return planned_peak(compiled)
-    except (AttributeError, NotImplementedError, jax.errors.JaxRuntimeError):  # not of every program from the cache
+    except (AttributeError, NotImplementedError, jax.errors.JaxRuntimeError):  # of some programs from the cache
         return None
 
 
@@ -132,7 +132,7 @@ def _version(name: str) -> str:
 
 
 def use_cache(folder: str) -> None:
-    """Makes JAX keep everything that it compiles in a folder, with what XLA has tried out."""
+    """Makes JAX store all compiled programs in a folder, with XLA's autotuning."""
     jax.config.update("jax_compilation_cache_dir", folder)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
@@ -140,6 +140,6 @@ def use_cache(folder: str) -> None:
 
 
 def run(channel: Any) -> None:
-    """Answers requests; the task has the folder of the cache and the time at which the command began."""
+    """Responds to requests; the task contains the folder of the cache and the start of the command."""
     use_cache(os.path.join(channel.task["cache"], "jax"))
     serve(channel, OnJAX(channel.task))

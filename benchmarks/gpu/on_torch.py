@@ -1,4 +1,4 @@
-"""The process of PyTorch: models of the same sizes, compiled, and its attention."""
+"""The process of PyTorch: compiled models of the same sizes, and attention."""
 
 import gc
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.gpu.serving import Answer, Library, described, serve, take_turns
+from benchmarks.gpu.serving import Answer, Library, described, serve, take_turns, time_calls
 from benchmarks.peers import pytorch
 from benchmarks.peers.attention_kinds import operations
 from benchmarks.peers.batches import FIRST, make_batch
@@ -28,7 +28,7 @@ class OnTorch(Library):
         self._models: dict[str, Any] = {}
 
     def prepare(self, tasks: Sequence[Task]) -> None:
-        """Takes a step of each model, which compiles it; attention is compiled when it is measured."""
+        """Compiles each model by taking a step; attention is compiled when it is measured."""
         for task in tasks:
             if task["kind"] in MODELS:
                 self._training(task)
@@ -36,7 +36,7 @@ class OnTorch(Library):
                 self.forget()
 
     def _training(self, task: Task) -> Any:
-        """Returns a function that takes a step, and how many numbers are trained."""
+        """Returns a function that takes a step, and the number of parameters."""
         if task["label"] not in self._models:
             torch.manual_seed(0)
             model = MODELS[task["kind"]](task).to(self.device).train()
@@ -63,18 +63,12 @@ class OnTorch(Library):
         return {**answer, "parameters": parameters, "loss": loss}
 
     def _pass(self, task: Task) -> Answer:
-        run, found = make_pass(task, self.device), {}
+        seconds, gradients = time_calls(make_pass(task, self.device), self._finish, task)
+        is_finite = all(bool(gradient.isfinite().all()) for gradient in gradients)
+        answer = described(seconds, task["batch"] * task["length"], "tokens", operations(task), self.card)
+        return {**answer, "remark": "" if is_finite else "gradients are not finite"}
 
-        def turn() -> None:
-            found["gradients"] = run()
-
-        seconds = take_turns(turn, self._finish, task)
-        tokens = task["batch"] * task["length"]
-        finite = all(bool(gradient.isfinite().all()) for gradient in found["gradients"])
-        answer = described(seconds, tokens, "tokens", operations(task), self.card)
-        return {**answer, "remark": "" if finite else "gradients are not finite"}
-
-    def _finish(self) -> None:
+    def _finish(self, result: Any = None) -> None:
         if self.device == "cuda":
             torch.cuda.synchronize()
 
@@ -85,7 +79,7 @@ class OnTorch(Library):
 
 
 def _batch(task: Task) -> list[Any]:
-    """Returns the tokens of a batch: those that a module takes, and those to predict."""
+    """Returns the tokens of a batch: the inputs of a module, and those to predict."""
     if task["kind"] == "translator":
         return list(make_batch(task))
     shape = (task["batch"], task["target_length"] + 1)
@@ -94,6 +88,6 @@ def _batch(task: Task) -> list[Any]:
 
 
 def run(channel: Any) -> None:
-    """Answers requests."""
+    """Responds to requests."""
     torch.set_float32_matmul_precision("high")
     serve(channel, OnTorch())

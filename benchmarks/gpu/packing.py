@@ -1,4 +1,4 @@
-"""Sentences packed into rows beside sentences padded: blocks of a Transformer, forward and backward."""
+"""Packed beside padded sentences: blocks of a Transformer, forward and backward."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,7 +8,7 @@ import keras
 import numpy as np
 
 from benchmarks.gpu import lengths
-from benchmarks.gpu.serving import Answer, described, take_turns
+from benchmarks.gpu.serving import Answer, described, time_calls
 from benchmarks.gpu.steps import POLICIES
 from zoo.layers import FeedForward, MultiHeadAttention, Segments
 
@@ -42,18 +42,18 @@ class Blocks(keras.layers.Layer):
         self.norm.build(shape)
 
     def call(self, inputs: Any, segments: Any) -> Any:
-        """Returns [B, T, D] from as much, and from which sentence each token is of, [B, T], 0 for none."""
+        """Returns [B, T, D] from inputs [B, T, D] and the number of each token's sentence [B, T], 0 for padding."""
         real = keras.ops.not_equal(segments, 0)
-        told = {"segment_ids": segments} if self.packs else {}
+        options = {"segment_ids": segments} if self.packs else {}
         for first, attention, second, network in self.parts:
             normal = first(inputs)
-            inputs = inputs + attention(normal, normal, query_mask=real, value_mask=real, **told)
+            inputs = inputs + attention(normal, normal, query_mask=real, value_mask=real, **options)
             inputs = inputs + network(second(inputs))
         return self.norm(inputs)
 
 
 class BlocksStep:
-    """The gradients of all weights and inputs; the tokens that count are those that are real."""
+    """The gradients of all weights and inputs; the rate is that of real tokens."""
 
     def __init__(self, task: Mapping[str, Any]):
         self.segments = LAYOUTS[task["layout"]](task["rows"], task["width"])
@@ -80,13 +80,9 @@ class BlocksStep:
         return *weights, self.inputs, self.segments, self.direction
 
     def measure(self, compiled: Any, task: Mapping[str, Any]) -> Answer:
-        arguments, found = jax.device_put(self._arguments()), {}
-
-        def turn() -> None:
-            found["gradients"] = compiled(*arguments)
-
-        seconds = take_turns(turn, lambda: jax.block_until_ready(found["gradients"]), task)
+        arguments = jax.device_put(self._arguments())
+        seconds, _ = time_calls(lambda: compiled(*arguments), jax.block_until_ready, task)
         real = int(np.count_nonzero(self.segments))
         share = real / self.segments.size
         answer = described(seconds, real, "real tokens", 0, task["card"])
-        return {**answer, "remark": f"{share:.0%} of the places have a token"}
+        return {**answer, "remark": f"{share:.0%} of the positions are tokens"}

@@ -1,4 +1,4 @@
-"""The figures, in the order in which they are taken: what matters most comes first."""
+"""The figures in the order in which they are measured, the most important first."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -41,7 +41,7 @@ _LANGUAGE_MODEL = {
     **_TURNS,
 }
 _BLOCKS = {"layers": 6, "dim": 512, "hidden": 2048, "heads": 8, "precision": "bfloat16", **_TURNS}
-# As many places each: 32,768, or a few more.
+# About 32,768 positions each.
 _LAYOUTS = {
     "packed, Segments": {"layout": "packed", "rows": 128, "width": 256},
     "padded": {"layout": "padded", "rows": 607, "width": 54},
@@ -84,7 +84,7 @@ def figures() -> list[Figure]:
 
 
 def tiny(figure: Figure) -> Figure:
-    """Returns a figure with sizes that show no more than that it runs."""
+    """Returns a figure with tiny sizes, to test that it runs."""
     sizes = _TINY[figure.kind if figure.kind in _TINY else "translator"]
     work = {**figure.work, **sizes, **_TINY_TURNS}
     if "options" in work:
@@ -97,7 +97,7 @@ def _few(work: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _options(sizes: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the options of a model of ours of some sizes."""
+    """Returns the options of our model of some sizes."""
     named = {"num_layers": "layers", "model_dim": "dim", "intermediate_dim": "hidden", "num_heads": "heads"}
     return {option: sizes[size] for option, size in named.items()} | {"normalize_first": True}
 
@@ -111,7 +111,7 @@ def _translators(name: str) -> Iterator[Figure]:
 def _language_models() -> tuple[Figure, Figure]:
     """Returns a model of 124 million weights of ours, and PyTorch's of the same sizes."""
     name, sizes = "causal_lm_modern, 124 M", _LANGUAGE_MODEL
-    # As many heads of keys and values as of queries.
+    # 0 means as many heads of keys and values as of queries.
     ours = {**sizes, "model": "causal_lm_modern", "options": {**_options(sizes), "num_key_value_heads": 0}}
     return (
         Figure(name, OURS, JAX, "language_model", ours),
@@ -148,7 +148,7 @@ def _attention_of(kind: str, name: str, length: int) -> Iterator[Figure]:
         yield figure(CUDNN, JAX, implementation="cudnn")
     if is_small:
         yield figure(XLA, JAX, implementation="xla")
-    if kind == "causal" or is_small:  # with a mask of its own it may have no kernel that keeps no scores
+    if kind == "causal" or is_small:  # other masks may have no kernel without stored scores
         yield figure(SDPA, TORCH, flexible=False, compile=False)
     if length == _LARGEST_DENSE or (kind in ("causal", "window") and not is_small):  # each compiles for 10 s or more
         yield figure(FLEX, TORCH, flexible=True, compile=True)

@@ -1,4 +1,4 @@
-"""What a compiled program of XLA consists of, read from its text: kernels, their bytes, and what a GPU dislikes."""
+"""The parts of a compiled program of XLA, read from its text: kernels, their bytes, and slow operations."""
 
 import re
 from collections import Counter
@@ -10,8 +10,8 @@ from typing import Any
 
 BYTES = {"f64": 8, "s64": 8, "u64": 8, "f32": 4, "s32": 4, "u32": 4, "bf16": 2, "f16": 2, "s16": 2, "u16": 2}
 LARGE = 2**20
-"""Bytes from which on a tensor counts as large."""
-# They run no kernel.
+"""The smallest number of bytes of a large tensor."""
+# Operations without a kernel.
 _NOTHING = {
     "parameter",
     "constant",
@@ -45,14 +45,14 @@ class Tensor:
 
 
 def tensors(text: str) -> tuple[Tensor, ...]:
-    """Returns the tensors of a result that is written as `f32[2,3]{1,0}` or as a tuple of such."""
-    found = re.findall(r"([a-z]+\d*)\[([\d,]*)\]", text)
-    return tuple(Tensor(dtype, tuple(int(size) for size in sizes.split(",") if size)) for dtype, sizes in found)
+    """Returns the tensors of a result such as `f32[2,3]{1,0}`, or of a tuple of results."""
+    pairs = re.findall(r"([a-z]+\d*)\[([\d,]*)\]", text)
+    return tuple(Tensor(dtype, tuple(int(size) for size in sizes.split(",") if size)) for dtype, sizes in pairs)
 
 
 @dataclass(frozen=True)
 class Instruction:
-    """An instruction: its name, results, operation, and what follows the parenthesis that opens its operands."""
+    """An instruction: its name, results, operation, and the text from its operands on."""
 
     name: str
     results: tuple[Tensor, ...]
@@ -61,16 +61,16 @@ class Instruction:
 
     @property
     def kind(self) -> str:
-        """The operation; of a fusion how it runs, and of a call what is called."""
-        wanted = {"fusion": r"kind=(\w+)", "custom-call": r'custom_call_target="([^"]+)"'}.get(self.operation)
-        found = re.search(wanted, self.rest) if wanted else None
-        return f"{self.operation} {found.group(1)}" if found else self.operation
+        """The operation, with the kind of a fusion, or the target of a call."""
+        pattern = {"fusion": r"kind=(\w+)", "custom-call": r'custom_call_target="([^"]+)"'}.get(self.operation)
+        match = re.search(pattern, self.rest) if pattern else None
+        return f"{self.operation} {match.group(1)}" if match else self.operation
 
     @property
     def origin(self) -> str:
-        """What it was in the program that was traced."""
-        found = re.search(r'op_name="([^"]*)"', self.rest)
-        return found.group(1) if found else ""
+        """Its name in the traced program."""
+        match = re.search(r'op_name="([^"]*)"', self.rest)
+        return match.group(1) if match else ""
 
     @property
     def operands(self) -> list[str]:
@@ -91,7 +91,7 @@ class Program:
 
     @cached_property
     def kernels(self) -> list[tuple[Instruction, int]]:
-        """What is run one after the other, and how many bytes each reads and writes; loops count as one turn."""
+        """The kernels in order, and the bytes that each reads and writes; loops count as one turn."""
         inside = {
             name
             for computation in self.computations
@@ -99,39 +99,39 @@ class Program:
             if instruction.operation != "call"
             for name in _CALLED.findall(instruction.rest)
         }
-        found = []
+        kernels = []
         for computation in self.computations:
             if computation.name in inside:
                 continue
-            sizes = {each.name: sum(part.bytes for part in each.results) for each in computation.instructions}
-            for each in computation.instructions:
-                if each.operation not in _NOTHING and not each.operation.endswith("-done"):
-                    found.append((each, sizes[each.name] + sum(sizes.get(name, 0) for name in set(each.operands))))
-        return found
+            sizes = {one.name: sum(part.bytes for part in one.results) for one in computation.instructions}
+            for one in computation.instructions:
+                if one.operation not in _NOTHING and not one.operation.endswith("-done"):
+                    kernels.append((one, sizes[one.name] + sum(sizes.get(name, 0) for name in set(one.operands))))
+        return kernels
 
     def kinds(self) -> Counter[str]:
-        """Returns how many kernels there are of each kind."""
+        """Returns the number of kernels of each kind."""
         return Counter(kernel.kind for kernel, _ in self.kernels)
 
     def operations(self, names: Sequence[str]) -> dict[str, int]:
-        """Returns how often operations occur, within fusions, too."""
-        everywhere = Counter(each.operation for part in self.computations for each in part.instructions)
-        return {name: everywhere[name] for name in names}
+        """Returns how often operations occur, also within fusions."""
+        counts = Counter(one.operation for part in self.computations for one in part.instructions)
+        return {name: counts[name] for name in names}
 
     def on_the_host(self) -> list[str]:
-        """Returns what waits for the host."""
+        """Returns the kernels that wait for the host."""
         return [kernel.kind for kernel, _ in self.kernels if any(text in kernel.kind.lower() for text in _HOST)]
 
     def written(self) -> Counter[str]:
         """Returns the bytes that kernels write, by type."""
-        found: Counter[str] = Counter()
+        written: Counter[str] = Counter()
         for kernel, _ in self.kernels:
             for part in kernel.results:
-                found[part.dtype] += part.bytes
-        return found
+                written[part.dtype] += part.bytes
+        return written
 
     def large(self, dtype: str, without: Sequence[tuple[int, ...]] = ()) -> Counter[str]:
-        """Returns how often kernels write large tensors of a type, by shape, but for shapes such as the weights'."""
+        """Returns how often kernels write large tensors of a type, by shape, except for the shapes `without`."""
         return Counter(
             str(part)
             for kernel, _ in self.kernels
@@ -140,7 +140,7 @@ class Program:
         )
 
     def logits(self, tokens: int, vocabulary: int) -> Counter[str]:
-        """Returns how often kernels write a number for each token of each place, by type."""
+        """Returns how often kernels write a tensor of the size of the logits, by type."""
         return Counter(
             part.dtype
             for kernel, _ in self.kernels
@@ -150,11 +150,11 @@ class Program:
 
     def parts(self) -> dict[str, tuple[int, float]]:
         """Returns the kernels of each part of the traced program, and the gigabytes that they read and write."""
-        found: dict[str, tuple[int, float]] = {}
+        parts: dict[str, tuple[int, float]] = {}
         for kernel, size in self.kernels:
-            count, together = found.get(part := part_of(kernel.origin), (0, 0.0))
-            found[part] = count + 1, together + size / 1e9
-        return dict(sorted(found.items(), key=lambda part: -part[1][1]))
+            count, total = parts.get(part := part_of(kernel.origin), (0, 0.0))
+            parts[part] = count + 1, total + size / 1e9
+        return dict(sorted(parts.items(), key=lambda part: -part[1][1]))
 
     def heaviest(self, count: int) -> list[Mapping[str, Any]]:
         """Returns the kernels that read and write most."""
@@ -171,7 +171,7 @@ class Program:
 
 
 def part_of(origin: str) -> str:
-    """Returns which part of a step an operation is of: forward or backward, and the layers without their numbers.
+    """Returns the part of a step to which an operation belongs: forward or backward, and layers without their numbers.
 
     >>> part_of("jit(train_step)/transpose(jvp(encoder_block_3))/feed_forward/dot_general")
     'backward encoder_block/feed_forward'
@@ -185,15 +185,15 @@ def part_of(origin: str) -> str:
 def _parsed(text: str) -> Iterator[Computation]:
     computation = None
     for line in text.splitlines():
-        if begun := _COMPUTATION.match(line):
-            computation = Computation(begun.group(2))
+        if match := _COMPUTATION.match(line):
+            computation = Computation(match.group(2))
             yield computation
-        elif computation is not None and (found := _INSTRUCTION.match(line)):
-            name, results, operation, rest = found.groups()
+        elif computation is not None and (match := _INSTRUCTION.match(line)):
+            name, results, operation, rest = match.groups()
             computation.instructions.append(Instruction(name, tensors(results), operation, rest))
 
 
 def products(text: str) -> Counter[str]:
-    """Returns how many products of matrices a traced program has (StableHLO), by the types that they multiply."""
-    found = re.findall(r"dot_general .*: \(tensor<([^>]*)>, tensor<([^>]*)>\)", text)
-    return Counter(" × ".join(part.split("x")[-1] for part in pair) for pair in found)
+    """Returns the number of matrix products of a traced program (StableHLO), by the types of their operands."""
+    pairs = re.findall(r"dot_general .*: \(tensor<([^>]*)>, tensor<([^>]*)>\)", text)
+    return Counter(" × ".join(part.split("x")[-1] for part in pair) for pair in pairs)

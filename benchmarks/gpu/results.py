@@ -1,4 +1,4 @@
-"""Where figures are written as soon as they are there: a line of JSON with all that was found, and a row of a table."""
+"""The files of figures: a line of JSON with all values, and a row of a table, written as soon as each is measured."""
 
 import csv
 import json
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.process import ROOT
+from benchmarks.runner.process import ROOT
 
 COLUMNS = (
     "figure",
@@ -16,7 +16,7 @@ COLUMNS = (
     "rate",  # units a second, the median
     "unit",
     "milliseconds",  # of a turn, the median
-    "share_of_peak",  # of the operations per second that the card can do at most, by our own count of operations
+    "share_of_peak",  # of the device's peak of operations per second, by our own count of operations
     "peak_memory",  # bytes
     "remark",
     "card",
@@ -29,7 +29,7 @@ class Results:
     """The files of results in a folder: `figures.jsonl`, and `figures.csv` with the columns above.
 
     Attributes:
-        rows: What was written, in order.
+        rows: The written rows, in order.
     """
 
     def __init__(self, folder: Path, commit: str):
@@ -41,16 +41,16 @@ class Results:
         with self._table.open("w", encoding="utf-8", newline="") as file:
             csv.writer(file).writerow(COLUMNS)
 
-    def write(self, figure: str, contestant: str = "", **found: Any) -> None:
-        """Appends what was found, and waits until it is on the disk: the machine may be taken away at any time."""
-        row = {"figure": figure, "contestant": contestant, **found, "commit": self.commit}
+    def write(self, figure: str, contestant: str = "", **values: Any) -> None:
+        """Appends a row, and waits until it is on the disk, since the machine may be lost at any time."""
+        row = {"figure": figure, "contestant": contestant, **values, "commit": self.commit}
         self.rows.append(row)
         with self._lines.open("a", encoding="utf-8") as file:
             print(json.dumps(row), file=file)
-            _keep(file)
+            _sync(file)
         with self._table.open("a", encoding="utf-8", newline="") as file:
             csv.DictWriter(file, COLUMNS, extrasaction="ignore").writerow(row)
-            _keep(file)
+            _sync(file)
 
     def rate(self, figure: str, contestant: str) -> float | None:
         """Returns the last rate of a contestant; `None` if it was not measured."""
@@ -67,13 +67,13 @@ class Results:
 
 
 def as_row(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what a process has found with its texts as they are written, such as the versions."""
+    """Returns the response of a process with its versions as text."""
     versions = answer.get("versions", {})
     return {**answer, "versions": ", ".join(f"{name} {version}" for name, version in versions.items())}
 
 
 def commit_here() -> str:
-    """Returns the commit of this checkout; empty where there is no repository."""
+    """Returns the commit of this checkout; empty if this is no repository."""
     command = ["git", "rev-parse", "--short", "HEAD"]
     try:
         return subprocess.run(command, capture_output=True, text=True, cwd=ROOT).stdout.strip()
@@ -81,6 +81,6 @@ def commit_here() -> str:
         return ""
 
 
-def _keep(file: Any) -> None:
+def _sync(file: Any) -> None:
     file.flush()
     os.fsync(file.fileno())

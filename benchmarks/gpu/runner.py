@@ -1,4 +1,4 @@
-"""Takes figures in order, each in the process of its library: goes on after a failure, and stops in time."""
+"""Measures figures in order, each in the process of its library, continues after a failure, and stops in time."""
 
 import sys
 import time
@@ -7,14 +7,14 @@ from typing import Any, Protocol
 
 from benchmarks.gpu.figure import OURS, Figure
 from benchmarks.gpu.results import Results, as_row
-from benchmarks.process import Failed
+from benchmarks.runner.process import Failed
 
 RESERVE = 5.0
-"""Seconds that are kept to pack what was compiled."""
+"""Seconds at the end to pack the compiled programs."""
 
 
 class Contestants(Protocol):
-    """What a process of a library answers; see `benchmarks.process.Process`."""
+    """The process of a library; see `benchmarks.runner.process.Process`."""
 
     @property
     def has_ended(self) -> bool: ...
@@ -29,13 +29,13 @@ class Contestants(Protocol):
 
 
 class Runner:
-    """Takes figures.
+    """Measures figures.
 
     Args:
-        results: Where each is written.
-        start: Starts the process of a library.
-        deadline: When everything has to be done, on the clock.
-        clock: Returns the seconds since some time.
+        results: The files of figures.
+        start: Function that starts the process of a library.
+        deadline: The end of the time, on the clock.
+        clock: Function that returns seconds.
     """
 
     def __init__(
@@ -50,20 +50,20 @@ class Runner:
 
     @property
     def left(self) -> float:
-        """Seconds until everything has to be done."""
+        """The remaining seconds."""
         return self._deadline - RESERVE - self._clock()
 
     def run(self, figures: Sequence[Figure]) -> None:
-        """Takes the figures; the first while the others are compiled, and those after it when that is done."""
+        """Measures the first figure while the others are compiled, and then the others."""
         libraries = dict.fromkeys(figure.library for figure in figures)
-        for library in libraries:  # start side by side
+        for library in libraries:  # so that all start at the same time
             self._launch(library)
         for library in libraries:
             self._prepare(library, figures)
         for number, figure in enumerate(figures):
             if number == 1:
                 self._wait(libraries)
-            self._take(figure)
+            self._measure(figure)
 
     def close(self) -> None:
         """Ends the processes."""
@@ -79,7 +79,7 @@ class Runner:
             self._results.write(library, remark=f"not started: {error}")
 
     def _prepare(self, library: str, figures: Sequence[Figure]) -> None:
-        """Waits until a process has started, and lets it compile what its figures need while it goes on."""
+        """Waits until a process has started, and starts the compilation of its figures in the background."""
         if (process := self._processes.get(library)) is None:
             return
         tasks = [figure.task() for figure in figures if figure.library == library]
@@ -91,7 +91,7 @@ class Runner:
             self._results.write(library, remark=f"not started: {error}")
 
     def _wait(self, libraries: Sequence[str] | dict[str, None]) -> None:
-        """Waits until everything is compiled, so that it disturbs no figure, but no longer than half of the time."""
+        """Waits until everything is compiled, so that it disturbs no figure, up to half of the remaining time."""
         for library in libraries:
             process = self._processes.get(library)
             if process is None or self.left < 0:
@@ -103,7 +103,7 @@ class Runner:
                 self._end(library)
                 self._results.write("compiled", library, remark=f"failed: {error}")
 
-    def _take(self, figure: Figure) -> None:
+    def _measure(self, figure: Figure) -> None:
         if self.left < figure.seconds:
             remark = f"left out: {self.left:.0f} s were left, and it takes up to {figure.seconds:.0f}"
             self._results.write(figure.name, figure.contestant, remark=remark)
@@ -119,12 +119,12 @@ class Runner:
         print(f"{figure.label}: {_summary(answer)}", flush=True)
 
     def _task_of(self, figure: Figure) -> dict[str, Any]:
-        """Returns what the process is told; for a peer of ours, the operations that ours has been counted to have."""
+        """Returns the task of a figure, with the number of operations that was counted for ours."""
         counted = self._results.value(figure.name, OURS, "operations")
         return {"operations": counted or 0, **figure.task()}
 
     def _process_of(self, figure: Figure) -> Contestants:
-        """Returns the process that takes a figure; starts another one where it has ended."""
+        """Returns the process that measures a figure, after restarting it if it has ended."""
         library = figure.library
         process = self._processes.get(library)
         if process is not None and process.has_ended:

@@ -1,8 +1,8 @@
-"""The side of the protocol that measures: a process of one library that answers what `benchmarks.gpu.runner` asks.
+"""The measuring process of one library, which responds to `benchmarks.gpu.runner`.
 
-It introduces itself, and then answers each request with a line: `prepare` with tasks to compile ahead, `wait` until
-that is done, and `measure` with a task. What fails is answered as `unavailable`, and the next request is read, unless
-the device may be left in a bad state: then the process ends without an answer, and its successor goes on.
+It sends its introduction, and then a line for each request: `prepare` with tasks to compile, `wait` until these are
+compiled, and `measure` with a task. After a failure it responds `unavailable` and reads the next request, unless the
+device may be in a bad state: then the process ends without a response, and the runner restarts it.
 """
 
 import gc
@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from benchmarks.worker import Channel
+from benchmarks.runner.worker import Channel
 from training.hardware.peaks import peak_of
 
 _BAD_STATE = ("CUDA_ERROR", "CUDA error", "cuDNN error", "illegal memory access", "INTERNAL:")
@@ -23,39 +23,39 @@ Answer = dict[str, Any]
 
 
 class Library:
-    """What a process does with a library; a subclass measures.
+    """The work of a process with a library; a subclass measures.
 
     Attributes:
-        card: What the driver calls the device.
-        versions: The versions of what takes part.
+        card: The driver's name of the device.
+        versions: The versions of the libraries.
     """
 
     card: str = ""
     versions: Mapping[str, str] = {}
 
     def prepare(self, tasks: Sequence[Mapping[str, Any]]) -> None:
-        """Compiles what tasks need, or begins to."""
+        """Compiles the programs of tasks, or starts to."""
 
     def wait(self, seconds: float) -> Answer:
-        """Waits until that is done, at most so long; returns what is to be said of it."""
+        """Waits until they are compiled, up to some seconds; returns a remark."""
         return {}
 
     def measure(self, task: Mapping[str, Any]) -> Answer:
-        """Returns what was measured, by column."""
+        """Returns the measurements of a task by column."""
         raise NotImplementedError(f"{type(self).__name__} must override `measure`.")
 
     def forget(self) -> None:
-        """Gives memory back after a task."""
+        """Frees memory after a task."""
         gc.collect()
 
 
 def serve(channel: Channel, library: Library) -> None:
-    """Answers requests until there are no more."""
+    """Responds to requests until the last one."""
     about = {"card": library.card, "versions": dict(library.versions)}
     channel.send(**about)
     while (request := channel.receive()) is not None:
         if "prepare" in request:
-            channel.send()  # before it is done: meanwhile others are asked
+            channel.send()  # before the work, so that the runner can continue
             _prepare(library, request["prepare"])
             continue
         try:
@@ -74,60 +74,72 @@ def serve(channel: Channel, library: Library) -> None:
 def _prepare(library: Library, tasks: Sequence[Mapping[str, Any]]) -> None:
     try:
         library.prepare(tasks)
-    except Exception:  # it fails again when it is measured, and is reported there
+    except Exception:  # which `measure` raises and reports again
         traceback.print_exc()
 
 
 def leaves_a_bad_state(error: Exception) -> bool:
-    """Returns whether all that follows on the device may fail, too; a lack of memory passes."""
+    """Returns whether later work on the device may fail, too, unlike after a lack of memory."""
     return any(text in str(error) for text in _BAD_STATE) and not any(text in str(error) for text in _MEMORY)
 
 
 def reason(error: Exception) -> str:
-    """Returns a line that says what failed."""
+    """Returns an error as one line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[0][:300] if lines else ''}"
 
 
 def take_turns(turn: Callable[[], Any], finish: Callable[[], Any], task: Mapping[str, Any]) -> list[float]:
-    """Returns the seconds of a turn in each of some groups of turns.
+    """Returns the seconds of a turn in each group of turns.
 
-    Work is only queued in a turn, and `finish` waits for it, so that a group of turns is timed as one.
+    A turn only queues work, and `finish` waits for it, so that a group of turns is timed as a whole.
 
     Args:
-        turn: Takes a turn.
-        finish: Waits until what was queued is done.
-        task: `warm_up`, the turns before those that count, and `turns` and `groups`, how many count.
+        turn: Function that takes a turn.
+        finish: Function that waits for the queued work.
+        task: The numbers `warm_up`, of turns that are not timed, `turns` and `groups`.
     """
     for _ in range(task["warm_up"]):
         turn()
     finish()
-    seconds, each = [], max(1, task["turns"] // task["groups"])
+    seconds, turns = [], max(1, task["turns"] // task["groups"])
     for _ in range(task["groups"]):
         started = time.perf_counter()
-        for _ in range(each):
+        for _ in range(turns):
             turn()
         finish()
-        seconds.append((time.perf_counter() - started) / each)
+        seconds.append((time.perf_counter() - started) / turns)
     return seconds
+
+
+def time_calls(
+    call: Callable[[], Any], finish: Callable[[Any], Any], task: Mapping[str, Any]
+) -> tuple[list[float], Any]:
+    """Returns the seconds of a call, and its last result, for which `finish` waits; see `take_turns`."""
+    results: list[Any] = [None]
+
+    def turn() -> None:
+        results[0] = call()
+
+    return take_turns(turn, lambda: finish(results[0]), task), results[0]
 
 
 def described(seconds: Sequence[float], units: float, unit: str, operations: float, card: str) -> Answer:
     """Returns the columns of a figure.
 
     Args:
-        seconds: Of a turn, in each group.
-        units: Tokens or the like of a turn.
-        unit: What they are.
+        seconds: Those of a turn, in each group.
+        units: The number of units of a turn, such as tokens.
+        unit: Their name.
         operations: Additions and multiplications of a turn, by our own count; 0 for unknown.
-        card: What the driver calls the device.
+        card: The driver's name of the device.
     """
     median, peak = statistics.median(seconds), peak_of(card)
     return {
         "rate": units / median,
         "unit": unit,
         "milliseconds": 1000 * median,
-        "groups_ms": [1000 * each for each in seconds],
+        "groups_ms": [1000 * value for value in seconds],
         "operations": operations,
         "share_of_peak": operations / median / peak if peak and operations else None,
     }

@@ -1,4 +1,4 @@
-"""Our training steps on JAX: those of `training.train`, on a batch that is always the same."""
+"""Our training steps on JAX, those of `training.train`, on a batch that is always the same."""
 
 import gzip
 import json
@@ -28,7 +28,7 @@ from training.loop.feed import TrainingFeed
 Task = Mapping[str, Any]
 POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
 PROFILE_LIMIT = 4 * 2**20
-"""Bytes of a profile that is kept."""
+"""The largest number of bytes of a profile that is stored."""
 
 
 class TranslatorStep:
@@ -58,7 +58,7 @@ class TranslatorStep:
         return {**answer, "parameters": self.model.count_params(), "loss": loss, "first_step": first}
 
     def _steps(self, compiled: Any) -> tuple[Any, dict[str, Any], Any]:
-        """Returns what takes a step, what it changes, and what waits for it."""
+        """Returns a function that takes a step, the state that it updates, and a function that waits for it."""
         batch = jax.device_put(keras.tree.map_structure(np.asarray, self.batch))
         state: dict[str, Any] = {"state": step_state(self.model), "logs": None}
 
@@ -89,25 +89,25 @@ class LanguageModelStep(TranslatorStep):
 
 
 class Fit(TranslatorStep):
-    """The same steps by Keras' `fit` and our feed, as `training.train` takes them: what is there besides the step."""
+    """The same steps by Keras' `fit` and our feed, like in `training.train`, to measure the overhead."""
 
     def __init__(self, task: Task):
         super().__init__(task)
         self._task = task
 
     def lower(self) -> Any:
-        return _Nothing()  # `fit` compiles by itself
+        return _Nothing()  # `fit` compiles itself
 
     def measure(self, compiled: Any, task: Task) -> Answer:
         steps = task["warm_up"] + task["turns"]
         feed, times = TrainingFeed(fixed_batch(self._task)), _Times([task["warm_up"], steps])
         self.model.fit(feed.dataset, callbacks=[feed, times], verbose=0, shuffle=False, steps_per_epoch=steps)
-        began, ended = times.seen
+        began, ended = times.recorded
         return described([(ended - began) / task["turns"]], self.tokens, self.unit, self.operations, task["card"])
 
 
 class Profile(TranslatorStep):
-    """What takes the time of one step: a trace, and the kernels by the time that they take together."""
+    """A trace of one step, and its kernels by their total time."""
 
     def measure(self, compiled: Any, task: Task) -> Answer:
         step, _, finish = self._steps(compiled)
@@ -115,7 +115,7 @@ class Profile(TranslatorStep):
             step()
         finish()
         options = jax.profiler.ProfileOptions()
-        options.python_tracer_level = 0  # what Python calls is most of a trace, and says nothing of the card
+        options.python_tracer_level = 0  # Python's calls are most of a trace, and not those of the device
         with tempfile.TemporaryDirectory() as folder:
             with jax.profiler.trace(folder, profiler_options=options):
                 step()
@@ -127,22 +127,22 @@ class Profile(TranslatorStep):
             is_small = trace.stat().st_size <= PROFILE_LIMIT
             if is_small:
                 shutil.copy(trace, output / "profile.trace.json.gz")
-        together = 1000 * sum(kernel.seconds for kernel in kernels)
-        kept = "profile.trace.json.gz and profile.csv" if is_small else "profile.csv; the trace is too large"
-        return {"milliseconds": together, "remark": f"{len(kernels)} kinds of kernels in one step: {kept}"}
+        milliseconds = 1000 * sum(kernel.seconds for kernel in kernels)
+        files = "profile.trace.json.gz and profile.csv" if is_small else "profile.csv; the trace is too large"
+        return {"milliseconds": milliseconds, "remark": f"{len(kernels)} kinds of kernels in one step: {files}"}
 
 
 class _Times(keras.callbacks.Callback):
-    """Notes when so many steps are done, and waits for them."""
+    """Records the times after some numbers of steps, for which it waits."""
 
     def __init__(self, counts: list[int]):
         super().__init__()
-        self.counts, self.seen = counts, []
+        self.counts, self.recorded = counts, []
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         if batch + 1 in self.counts:
             jax.block_until_ready(logs)
-            self.seen.append(time.perf_counter())
+            self.recorded.append(time.perf_counter())
 
 
 class _Nothing:

@@ -1,4 +1,4 @@
-"""What takes the time of a step, by the trace that JAX's profiler writes for Chrome and Perfetto."""
+"""The kernels of a step, from the trace that JAX's profiler writes for Chrome and Perfetto."""
 
 import csv
 import re
@@ -10,52 +10,52 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Kernel:
-    """Kernels of one kind, together."""
+    """The kernels of one kind."""
 
     name: str
     count: int
     seconds: float
-    example: str  # one of them, with its number
+    example: str  # the name of the longest one
 
 
 def kernels_of(trace: Mapping[str, Any]) -> list[Kernel]:
-    """Returns the kernels of a trace that ran on a device, those that took longest together first.
+    """Returns the kinds of kernels of a trace that ran on a device, in descending order of their total time.
 
-    Of a GPU those are the events of its streams; the trace has them once more by module and by operation. Without a
-    device it is the operations of XLA that count.
+    The kernels of a GPU are the events of its streams, which the trace repeats by module and by operation. Without a
+    GPU they are the operations of XLA.
     """
     events = trace["traceEvents"]
-    named = {name: _names(events, name) for name in ("process_name", "thread_name")}
-    found: dict[str, list[tuple[str, float]]] = {}
-    has_device = any("device:" in name for name in named["process_name"].values())
+    names = {kind: _names(events, kind) for kind in ("process_name", "thread_name")}
+    by_kind: dict[str, list[tuple[str, float]]] = {}
+    has_device = any("device:" in name for name in names["process_name"].values())
     for event in events:
         if event.get("ph") != "X":
             continue
-        thread = named["thread_name"].get((event.get("pid"), event.get("tid")), "")
-        process = named["process_name"].get((event.get("pid"), None), "")
-        runs = thread.startswith("Stream") and "device:" in process
-        if runs if has_device else "hlo_op" in event.get("args", {}):
-            found.setdefault(kind_of(event["name"]), []).append((event["name"], event.get("dur", 0) * 1e-6))
+        thread = names["thread_name"].get((event.get("pid"), event.get("tid")), "")
+        process = names["process_name"].get((event.get("pid"), None), "")
+        is_of_stream = thread.startswith("Stream") and "device:" in process
+        if is_of_stream if has_device else "hlo_op" in event.get("args", {}):
+            by_kind.setdefault(kind_of(event["name"]), []).append((event["name"], event.get("dur", 0) * 1e-6))
     kernels = [
-        Kernel(kind, len(each), sum(seconds for _, seconds in each), max(each, key=lambda kernel: kernel[1])[0])
-        for kind, each in found.items()
+        Kernel(kind, len(runs), sum(seconds for _, seconds in runs), max(runs, key=lambda run: run[1])[0])
+        for kind, runs in by_kind.items()
     ]
     return sorted(kernels, key=lambda kernel: -kernel.seconds)
 
 
 def kind_of(name: str) -> str:
-    """Returns the name of a kernel without the numbers that tell those of one kind apart."""
+    """Returns the name of a kernel without its numbers."""
     return re.sub(r"([._](\d+|clone|remat\d*))+$", "", name)
 
 
 def write_kernels(kernels: list[Kernel], path: Path) -> None:
     """Writes kinds of kernels as a table."""
-    together = sum(kernel.seconds for kernel in kernels) or 1.0
+    total = sum(kernel.seconds for kernel in kernels) or 1.0
     with path.open("w", encoding="utf-8", newline="") as file:
         table = csv.writer(file)
         table.writerow(["kind", "count", "milliseconds", "share", "example"])
         for kernel in kernels:
-            share = f"{kernel.seconds / together:.4f}"
+            share = f"{kernel.seconds / total:.4f}"
             table.writerow([kernel.name, kernel.count, f"{1000 * kernel.seconds:.4f}", share, kernel.example])
 
 

@@ -1,1 +1,1 @@
-"""Compares imported checkpoints with the software that they are of, number for number and letter for letter."""
+"""Compares imported checkpoints with their own software: logits, texts and ids."""

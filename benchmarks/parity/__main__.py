@@ -1,7 +1,6 @@
-"""Compares imported checkpoints with the software that they are of, and writes docs/parity.md."""
+"""Compares imported checkpoints with their own software, and writes docs/parity.md."""
 
 import argparse
-import importlib.util
 import os
 import shlex
 import sys
@@ -9,12 +8,14 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.runner.command import CommandParser
+
 PACKAGES = ("tensorflow", "torch", "transformers", "tokenizers", "ctranslate2", "babel")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.parity", description=__doc__)
+    parser = CommandParser("parity", __doc__)
     parser.add_argument(
         "--pretrained", type=Path, required=True, metavar="DIR", help="folder with the tokenizers of public checkpoints"
     )
@@ -24,53 +25,47 @@ def main(arguments: Sequence[str] | None = None) -> int:
         nargs="+",
         default=[],
         metavar="FILE",
-        help="files whose lines tokenizers read as well; of folders the Python sources in them",
+        help="files whose lines tokenizers read as well, or folders of Python sources",
     )
-    parser.add_argument("--lines", type=int, metavar="N", help="about as many of these lines, evenly spread")
-    parser.add_argument("--family", default="*", metavar="PATTERN", help="only families with such a name")
-    parser.add_argument("--only", choices=("ids",), help="tokenizers alone; not written unless --output says where")
+    parser.add_count("lines", None, "about as many of these lines, evenly spread")
+    parser.add_argument("--family", default="*", metavar="PATTERN", help="only families with a matching name")
+    parser.add_argument("--only", choices=("ids",), help="tokenizers alone; writes no page without --output")
     parser.add_argument(
         "--mutate",
         action="store_true",
-        help="change every key of config.json instead: ours gives what the reference gives, or refuses by name",
+        help="change every key of config.json instead: ours must agree with the reference, or refuse the key by name",
     )
-    parser.add_argument("--fresh", action="store_true", help="measure again what runs/bench holds")
-    parser.add_argument("--quick", action="store_true", help="a tenth of the inputs; not written")
-    parser.add_argument("--output", type=Path, help="file to write the tables into (docs/parity.md)")
+    parser.add_fresh()
+    parser.add_argument("--quick", action="store_true", help="a tenth of the inputs; writes no page")
+    parser.add_output("file to write the tables into (docs/parity.md)")
     options = parser.parse_args(arguments)
-    for package in PACKAGES:
-        if importlib.util.find_spec(package) is None:
-            return _fail(f"{package} is not installed; the comparison needs it: pip install {package}")
+    parser.require(*PACKAGES)
     if not options.pretrained.is_dir():
-        return _fail(f"--pretrained must be a folder. Received: {options.pretrained}")
+        parser.error(f"--pretrained must be a folder. Received: {options.pretrained}")
     if absent := [str(path) for path in options.text if not path.is_file() and not any(path.rglob("*.py"))]:
-        return _fail(f"--text must be files, or folders of Python sources. Received: {', '.join(absent)}")
-    if options.lines is not None and options.lines < 1:
-        return _fail(f"--lines must be at least 1. Received: {options.lines}")
+        parser.error(f"--text must be files, or folders of Python sources. Received: {', '.join(absent)}")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
     os.environ |= {"TRANSFORMERS_VERBOSITY": "error", "HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_OFFLINE": "1"}
     warnings.simplefilter("ignore")  # those of the other software
+    from benchmarks.parity.families import FAMILIES
+
+    chosen = parser.choose("family", options.family, FAMILIES, lambda family: family.name)
     if options.mutate:
         from benchmarks.parity.mutations import mutate
 
-        return mutate(options.pretrained, options.family, options.output)
+        return mutate(options.pretrained, chosen, options.output)
     from benchmarks.parity.command import run
 
-    return run(options, shlex.join(["python", "-m", "benchmarks.parity", *(_shown(options))]))
+    return run(options, chosen, shlex.join(["python", "-m", "benchmarks.parity", *(_shown(options))]))
 
 
 def _shown(options: argparse.Namespace) -> list[str]:
-    """Returns the arguments that say what was measured, without the folders of this machine."""
+    """Returns the arguments for the page, without the folders of this machine."""
     texts = ["--text", *(path.name for path in options.text)] if options.text else []
     texts += [] if options.lines is None else ["--lines", str(options.lines)]
     only = ["--only", options.only] if options.only else []
     return ["--pretrained", options.pretrained.name, *texts, *only]
-
-
-def _fail(message: str) -> int:
-    print(message, file=sys.stderr)
-    return 2
 
 
 if __name__ == "__main__":

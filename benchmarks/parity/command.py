@@ -1,8 +1,7 @@
-"""Runs the comparison of families, and keeps what is finished."""
+"""Runs the comparison of families, and stores their results."""
 
 import argparse
 import dataclasses
-import fnmatch
 import functools
 import hashlib
 import importlib.metadata
@@ -18,32 +17,28 @@ from benchmarks.parity.families import FAMILIES, Family
 from benchmarks.parity.inputs import arabic_words, beginnings, hostile_lines, read_lines, sentences
 from benchmarks.parity.measure import Comparison, Result
 from benchmarks.parity.report import markdown
-from benchmarks.parity.tokens import compare_tokens
-from benchmarks.process import ROOT
-from benchmarks.report import machine_and_commit
-from benchmarks.store import load_or_measure, stored
+from benchmarks.runner.command import write_page
+from benchmarks.runner.process import ROOT
+from benchmarks.runner.report import machine_and_commit
+from benchmarks.runner.store import load_or_measure, stored
 from training.importing.workdir import import_checkpoint
 
 PAGE = ROOT / "docs" / "parity.md"
 PACKAGES = ("transformers", "tokenizers", "sentencepiece", "torch", "ctranslate2", "tensorflow", "keras")
 SERVED = "OPUS-MT en-mg"
-"""The family that is asked over gRPC, too."""
+"""The family that is also compared over gRPC."""
 LOGIT_TEXTS = 21
 TEXTS, WORDS, LINES = 200, 1000, 5000
 SHOWN = 3
-"""Differences of each kind that the page shows."""
+"""The number of differences of a kind on the page."""
 
 
-def run(options: argparse.Namespace, command: str) -> int:
+def run(options: argparse.Namespace, chosen: Sequence[Family], command: str) -> int:
     """Runs the comparison and writes its tables; returns the exit status.
 
-    The page has the families that were measured before with the same settings, too.
+    The page includes the families that were measured before with the same settings.
     """
     families = [family for family in FAMILIES if family.vocabulary or not options.only]
-    chosen = [family for family in families if fnmatch.fnmatchcase(family.name, options.family)]
-    if not chosen:
-        print(f"No family matches. Received: --family {options.family!r}", file=sys.stderr)
-        return 2
     divisor = 10 if options.quick else 1
     read = read_lines(options.text)
     every = divisor if options.lines is None else max(1, round(len(read) / options.lines))
@@ -54,36 +49,33 @@ def run(options: argparse.Namespace, command: str) -> int:
         name = f"parity/{re.sub(r'[^A-Za-z0-9]+', '_', family.name)}"
         settings = {"quick": options.quick, "lines": lines_checksum(lines), "versions": _versions()}
         settings |= {"only": options.only} if options.only else {}
-        found = None if family in chosen and options.fresh else stored(name, settings)
-        if found is None and family in chosen:
+        result = None if family in chosen and options.fresh else stored(name, settings)
+        if result is None and family in chosen:
             print(f"{family.name} …", file=sys.stderr, flush=True)
             if absent := _absent(family, options.pretrained):
                 missing[family.name] = f"{absent} is not there"
             else:
                 measure = functools.partial(_measure, family, options.pretrained, lines, divisor, options.only)
-                found = _try(name, settings, measure)
-        if found is None:
+                result = _try(name, settings, measure)
+        if result is None:
             missing.setdefault(family.name, "it failed" if family in chosen else "not yet measured")
         else:
-            results.append(Result.of(found))
+            results.append(Result.of(result))
     text = markdown(results, missing, command, SHOWN)
-    print(text, end="")
-    output = options.output or (None if options.quick or options.only else PAGE)
-    if output is not None:
-        output.write_text(text, encoding="utf-8")
+    write_page(text, options.output or (None if options.quick or options.only else PAGE))
     return 1 if "it failed" in missing.values() else 0
 
 
 def lines_checksum(lines: Sequence[str]) -> str:
-    """Returns what tells lines from others."""
+    """Returns a checksum of lines."""
     return hashlib.sha256("\0".join(lines).encode()).hexdigest()[:8]
 
 
 def _try(name: str, settings: Mapping[str, Any], measure: Callable[[], dict[str, Any]]) -> Any:
-    """Returns what comes of a family as plain data; `None` if it fails, which is told and ends no other."""
+    """Returns the result of a family as plain data; `None` if it fails, after printing the traceback."""
     try:
         return load_or_measure(name, settings, measure, fresh=True)
-    except Exception:  # of any of the software: its traceback is the result
+    except Exception:  # of any of the software
         traceback.print_exc()
         return None
 
@@ -98,14 +90,14 @@ def _measure(family: Family, pretrained: Path, lines: Sequence[str], divisor: in
 def compare(
     family: Family, pretrained: Path, folder: Path, lines: Sequence[str], divisor: int = 1, only: str | None = None
 ) -> Result:
-    """Returns what comes of a family, whose checkpoint is written into an empty folder.
+    """Returns the comparison of a family, whose checkpoint is written into an empty folder.
 
     Args:
         family: The family.
         pretrained: The folder of tokenizers.
         folder: The empty folder.
-        lines: What the tokenizer reads.
-        divisor: How many times fewer texts are asked than usual.
+        lines: The inputs of the tokenizer.
+        divisor: Divides the usual number of texts.
         only: `"ids"` for the tokenizer alone.
     """
     checkpoint, workdir = folder / "checkpoint", folder / "imported"
@@ -122,7 +114,7 @@ def compare(
             result.answers, result.distinct = comparison.answers(texts, folder, family.name == SERVED)
     if family.vocabulary:
         result.tokenizer = f"{family.vocabulary} | {reference.vocabulary.software}"
-        result.ids, result.tokens = compare_tokens(comparison, lines)
+        result.ids, result.tokens = comparison.tokens(lines)
     return result
 
 
@@ -135,7 +127,7 @@ def _texts(family: Family, comparison: Comparison, divisor: int) -> list[str]:
 
 
 def _absent(family: Family, pretrained: Path) -> str:
-    """Returns a file that a family needs and that is not there."""
+    """Returns a missing file of a family; empty if there is none."""
     return next((name for name in family.files if not (pretrained / name).is_file()), "")
 
 

@@ -1,4 +1,4 @@
-"""Models of CTranslate2, asked for log probabilities and texts."""
+"""Log probabilities and texts of models of CTranslate2."""
 
 from collections.abc import Sequence
 
@@ -9,13 +9,13 @@ from benchmarks.parity.reference import Rows
 
 
 class CTranslate2:
-    """A folder of CTranslate2; ids are places in its vocabularies.
+    """A model of CTranslate2; ids are indices of its vocabularies.
 
     Args:
-        folder: The folder.
-        source: Tokens of sources.
-        target: Tokens of what is written.
-        max_length: The most tokens that it writes.
+        folder: The folder of the model.
+        source: Tokens of the source vocabulary.
+        target: Tokens of the target vocabulary.
+        max_length: The largest number of tokens of a translation.
     """
 
     def __init__(self, folder: str, source: Sequence[str], target: Sequence[str], max_length: int):
@@ -29,7 +29,7 @@ class CTranslate2:
         return [np.array(self._translator.score_batch([source], [target])[0].log_probs) for source, target in pairs]
 
     def write(self, rows: Rows, beams: int) -> list[list[int]]:
-        """Returns what it writes for each row."""
+        """Returns the translation of each row."""
         results = self._translator.translate_batch(
             self._tokens(self._source, rows), beam_size=beams, max_decoding_length=self._max_length
         )

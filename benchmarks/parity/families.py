@@ -1,4 +1,4 @@
-"""The families of models: each written as a checkpoint of its own software, and that software asked about it."""
+"""The families of models: each writes a checkpoint by its own software, and returns that software as the reference."""
 
 import functools
 import json
@@ -8,24 +8,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import sentencepiece
-
 from benchmarks.parity.ctranslate2_model import CTranslate2
 from benchmarks.parity.encoders import bert, encoder
-from benchmarks.parity.hugging_face import (
-    causal_logits,
-    continued,
-    randomized,
-    translated,
-    translator_logits,
-)
+from benchmarks.parity.hugging_face import randomized, reference
 from benchmarks.parity.reference import DIM, HEADS, INNER, LAYERS, MAX_LENGTH, Reference, Vocabulary
 from benchmarks.parity.translators import fairseq
-from benchmarks.parity.vocabularies import copy_tokenizer, fast_vocabulary, gpt2_vocabulary
+from benchmarks.parity.vocabularies import (
+    copy_tokenizer,
+    fast_vocabulary,
+    gpt2_vocabulary,
+    load_fast,
+    load_pieces,
+    piece_vocabulary,
+)
 
 POSITIONS = 512
 WINDOW = 5
-"""Tokens that a layer with a window sees, fewer than most prompts have."""
+"""The window of local layers, smaller than most prompts."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +34,11 @@ class Family:
     Attributes:
         name: Its name.
         task: The task of its models.
-        files: What is needed of the folder of tokenizers.
-        write: Function from that folder and an empty one, which becomes the checkpoint, to its reference.
+        files: The files that it needs in the folder of tokenizers.
+        write: Function from that folder and an empty one, which becomes the checkpoint, to the reference.
         source: The kind of SOURCE of `training.import_model`.
-        vocabulary: The name of its vocabulary; empty where a family before it has the same one.
-        words: Whether it is asked for Arabic words, and not for sentences.
+        vocabulary: The name of its vocabulary; empty if a family before it has the same one.
+        words: Whether its inputs are Arabic words instead of sentences.
     """
 
     name: str
@@ -52,42 +51,15 @@ class Family:
 
 
 def _pieces(path: Path) -> Vocabulary:
-    processor = sentencepiece.SentencePieceProcessor(model_file=str(path))
-    size = processor.vocab_size()  # the rows of a table beyond it only fill it up
-    return Vocabulary(
-        f"sentencepiece {sentencepiece.__version__}",
-        processor.encode,
-        lambda rows: processor.decode([[i for i in row if i < size] for row in rows]),
-    )
+    processor = load_pieces(path)
+    size = processor.vocab_size()  # further rows of the table of embeddings are unused
+    return piece_vocabulary(processor, dict(zip(range(size), range(size), strict=True)), processor.unk_id())
 
 
-def _causal(model: Any, folder: Path, vocabulary: Vocabulary, end: int) -> Reference:
-    """Writes a language model with random weights."""
-    randomized(model, end).save_pretrained(folder)
-    return Reference(
-        model.config.vocab_size,
-        vocabulary,
-        functools.partial(causal_logits, model),
-        lambda rows, beams: continued(model, rows, MAX_LENGTH, end),
-        max_length=MAX_LENGTH,
-    )
-
-
-def _translator(model: Any, folder: Path, vocabulary: Vocabulary) -> Reference:
-    """Writes an encoder-decoder with random weights."""
+def _written(model: Any, task: str, folder: Path, vocabulary: Vocabulary) -> Reference:
+    """Writes a model with random weights."""
     randomized(model, model.config.eos_token_id).save_pretrained(folder)
-    return _reference_of_translator(model, vocabulary, MAX_LENGTH)
-
-
-def _reference_of_translator(model: Any, vocabulary: Vocabulary, max_length: int) -> Reference:
-    return Reference(
-        model.config.vocab_size,
-        vocabulary,
-        functools.partial(translator_logits, model),
-        lambda rows, beams: translated(model, rows, beams, max_length),
-        rules="huggingface",
-        max_length=max_length,
-    )
+    return reference(model, task, vocabulary)
 
 
 def _gpt2(pretrained: Path, folder: Path) -> Reference:
@@ -107,18 +79,17 @@ def _gpt2(pretrained: Path, folder: Path) -> Reference:
         bos_token_id=end,
         eos_token_id=end,
     )
-    return _causal(GPT2LMHeadModel(config), folder, fast_vocabulary(vocabulary), end)
+    return _written(GPT2LMHeadModel(config), "language_model", folder, fast_vocabulary(vocabulary))
 
 
 def _pythia(pretrained: Path, folder: Path) -> Reference:
-    from tokenizers import Tokenizer
     from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
 
     shutil.copy(pretrained / "pythia" / "tokenizer.json", folder)
-    vocabulary = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    vocabulary = load_fast(folder)
     end = vocabulary.token_to_id("<|endoftext|>")
     config = GPTNeoXConfig(
-        vocab_size=-(-vocabulary.get_vocab_size() // 64) * 64,  # filled up, as Pythia's
+        vocab_size=-(-vocabulary.get_vocab_size() // 64) * 64,  # rounded up, like Pythia's
         hidden_size=DIM,
         intermediate_size=INNER,
         num_hidden_layers=LAYERS,
@@ -127,7 +98,7 @@ def _pythia(pretrained: Path, folder: Path) -> Reference:
         bos_token_id=end,
         eos_token_id=end,
     )
-    return _causal(GPTNeoXForCausalLM(config), folder, fast_vocabulary(vocabulary), end)
+    return _written(GPTNeoXForCausalLM(config), "language_model", folder, fast_vocabulary(vocabulary))
 
 
 def _llama_like(kind: str, pretrained: Path, folder: Path) -> Reference:
@@ -140,7 +111,7 @@ def _llama_like(kind: str, pretrained: Path, folder: Path) -> Reference:
         start, end = None, tokenizer.token_to_id("<|endoftext|>")
     else:
         shutil.copy(pretrained / "llama2" / "tokenizer.model", folder)
-        processor = sentencepiece.SentencePieceProcessor(model_file=str(folder / "tokenizer.model"))
+        processor = load_pieces(folder / "tokenizer.model")
         vocabulary, size = _pieces(folder / "tokenizer.model"), processor.vocab_size()
         start, end = processor.bos_id(), processor.eos_id()
     options: dict[str, Any] = {
@@ -181,7 +152,7 @@ def _llama_like(kind: str, pretrained: Path, folder: Path) -> Reference:
         options |= {"no_rope_layer_interval": 2, "attention_bias": True}
     name = "Gemma3TextConfig" if kind == "Gemma3" else f"{kind}Config"
     model = getattr(transformers, f"{kind}ForCausalLM")(getattr(transformers, name)(**options))
-    return _causal(model, folder, vocabulary, end)
+    return _written(model, "language_model", folder, vocabulary)
 
 
 def _marian_vocabulary(folder: Path) -> tuple[Any, Vocabulary]:
@@ -206,28 +177,23 @@ def _marian(name: str, pretrained: Path, folder: Path) -> Reference:
         sizes |= {f"{side}_layers": LAYERS, f"{side}_attention_heads": HEADS, f"{side}_ffn_dim": INNER}
     config = MarianConfig(**{**copy_tokenizer(pretrained, name, folder), **sizes, "forced_eos_token_id": None})
     _, vocabulary = _marian_vocabulary(folder)
-    return _translator(MarianMTModel(config), folder, vocabulary)
+    return _written(MarianMTModel(config), "seq2seq", folder, vocabulary)
 
 
 def trained_marian(folder: Path, max_length: int) -> Reference:
-    """Returns the model in a folder of the hub that `benchmarks.parity.train_marian` wrote.
-
-    Args:
-        folder: The folder.
-        max_length: The most tokens that it writes.
-    """
+    """Returns the model in a folder that `benchmarks.parity.train_marian` wrote, as the reference."""
     from transformers import MarianMTModel
 
     model = MarianMTModel.from_pretrained(folder).eval()
-    return _reference_of_translator(model, _marian_vocabulary(folder)[1], max_length)
+    return reference(model, "seq2seq", _marian_vocabulary(folder)[1], max_length=max_length)
 
 
 def _t5(kind: str, pretrained: Path, folder: Path) -> Reference:
     import transformers
 
     shutil.copy(pretrained / "firefox-spm" / "vocab.ende.spm", folder / "spiece.model")
-    pieces = sentencepiece.SentencePieceProcessor(model_file=str(folder / "spiece.model"))
-    pad = pieces.piece_to_id("__done__")  # which no text has
+    pieces = load_pieces(folder / "spiece.model")
+    pad = pieces.piece_to_id("__done__")  # which no text contains
     config = getattr(transformers, f"{kind}Config")(
         vocab_size=pieces.vocab_size() + 28,
         d_model=DIM,
@@ -242,18 +208,18 @@ def _t5(kind: str, pretrained: Path, folder: Path) -> Reference:
         eos_token_id=pieces.eos_id(),
     )
     model = getattr(transformers, f"{kind}ForConditionalGeneration")(config)
-    return _translator(model, folder, _pieces(folder / "spiece.model"))
+    return _written(model, "seq2seq", folder, _pieces(folder / "spiece.model"))
 
 
 def _madlad(pretrained: Path, folder: Path) -> Reference:
-    """Writes a T5 whose embeddings are those of its decoder alone, as in MADLAD-400."""
+    """Writes a T5 whose embeddings are stored with its decoder alone, as in MADLAD-400."""
     from safetensors.torch import load_file, save_file
 
-    reference = _t5("T5", pretrained, folder)
+    t5 = _t5("T5", pretrained, folder)
     tensors = load_file(folder / "model.safetensors")
     tensors["decoder.embed_tokens.weight"] = tensors.pop("shared.weight")
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    return reference
+    return t5
 
 
 def _of_ctranslate2(folder: Path, vocabularies: Mapping[str, Sequence[str]], vocabulary: Vocabulary) -> Reference:
@@ -270,7 +236,7 @@ def _of_ctranslate2(folder: Path, vocabularies: Mapping[str, Sequence[str]], voc
 
 
 def _converted_marian(pretrained: Path, folder: Path) -> Reference:
-    """Writes a Marian model with random weights as CTranslate2's own converter does."""
+    """Writes a Marian model with random weights by CTranslate2's own converter."""
     from ctranslate2.converters import TransformersConverter
 
     original = folder.with_name(f"{folder.name}-original")
@@ -286,17 +252,17 @@ def _converted_marian(pretrained: Path, folder: Path) -> Reference:
 
 
 def _transliteration(pretrained: Path, folder: Path) -> Reference:
-    """Copies the trained model; its tokens are characters, and one more is what is unknown."""
+    """Copies the trained model, whose tokens are characters and `<unk>`."""
     shutil.copytree(pretrained / "aren-transliteration", folder, dirs_exist_ok=True)
     sides = {
         side: [*(folder / f"{side}_vocabulary.txt").read_text(encoding="utf-8").removesuffix("\n").split("\n"), "<unk>"]
         for side in ("source", "target")
     }
-    places = {letter: place for place, letter in enumerate(sides["source"])}
-    unknown = len(places) - 1
+    ids = {letter: index for index, letter in enumerate(sides["source"])}
+    unknown = len(ids) - 1
     vocabulary = Vocabulary(
         "characters of its vocabularies",
-        lambda texts: [[places.get(letter, unknown) for letter in text] for text in texts],
+        lambda texts: [[ids.get(letter, unknown) for letter in text] for text in texts],
         lambda rows: ["".join(sides["target"][i] for i in row) for row in rows],
     )
     return _of_ctranslate2(folder, sides, vocabulary)

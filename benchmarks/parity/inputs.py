@@ -1,4 +1,4 @@
-"""What models and tokenizers are asked: sentences, Arabic words, and lines that no tokenizer likes."""
+"""Inputs of models and tokenizers: sentences, Arabic words, and difficult lines."""
 
 import random
 from collections.abc import Container, Iterable, Iterator
@@ -31,7 +31,7 @@ _WHOLE = ("\u200d", "👩\u200d👩\u200d👧", "\r\n", "\n\n", "½", "Ⅷ", "'l
 
 
 def sentences(count: int) -> list[str]:
-    """Returns as many different English sentences, of all kinds that the test split of `senses` has."""
+    """Returns different English sentences, evenly spread over the test split of `senses`."""
     texts = list(dict.fromkeys(load_data("senses").load_split("test").texts))
     return texts[:: max(1, len(texts) // count)][:count]
 
@@ -42,7 +42,7 @@ def beginnings(texts: Iterable[str]) -> list[str]:
 
 
 def arabic_words(count: int, letters: Container[str], seed: int = 0) -> list[str]:
-    """Returns as many different words, those of Babel's Arabic names of known letters before random ones."""
+    """Returns different words: those of Babel's Arabic names that consist of `letters`, and then random ones."""
     locale, chance = Locale("ar"), random.Random(seed)
     names = [*locale.territories.values(), *locale.languages.values(), *locale.currencies.values()]
     known = [word for name in names for word in name.split() if all(letter in letters for letter in word)]
@@ -54,7 +54,7 @@ def arabic_words(count: int, letters: Container[str], seed: int = 0) -> list[str
 
 
 def hostile_lines(count: int, seed: int = 0) -> Iterator[str]:
-    """Yields lines of control, combining, joining, right-to-left and other characters, and words without an end."""
+    """Yields lines of control, combining, joining, right-to-left and other characters, and very long words."""
     chance = random.Random(seed)
     yield from ("", " ", "\n", "\x00", "a" * 10_000, "é" * 10_000, "漢" * 1_000)
     for _ in range(count - 7):

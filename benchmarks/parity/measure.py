@@ -1,4 +1,4 @@
-"""What an imported model gives, beside what the software gives that its checkpoint is of."""
+"""Compares an imported model with the software that its checkpoint is of."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,6 +12,7 @@ import tensorflow as tf
 import zoo
 from benchmarks.parity.reference import Reference
 from export.client import Client
+from export.graph.tokenizers import tokenizer_graph
 from export.saved_model import export_saved_model
 from export.serve import ModelServer
 from zoo.checkpoints.vocabulary import arrange
@@ -20,13 +21,14 @@ from zoo.vocabulary import END, START, UNKNOWN, pad
 BATCH = 7
 """Texts in a batch with padding."""
 SERVED_BATCH = 32
+TOKENIZER_BATCH = 512
 BEAMS = 5
-Ask = Callable[[str, list[str]], Mapping[str, Any]]  # from a signature and texts to its outputs
+Predict = Callable[[str, list[str]], Mapping[str, Any]]  # from a signature and texts to its outputs
 
 
 @dataclass(frozen=True)
 class Count:
-    """How many answers are equal, and those that are not: the text, our answer and the other one."""
+    """How many results are equal, and those that are not: the text, our result and the reference's."""
 
     asked: int
     different: Sequence[tuple[str, str, str]] = ()
@@ -39,17 +41,17 @@ class Count:
 
 @dataclass
 class Result:
-    """What came of a family.
+    """The comparison of a family.
 
     Attributes:
         family: Its name.
         where: Machine, commit and versions.
-        logits: Largest differences relative to the largest logit, by way of computing them.
-        answers: Counts of equal answers, by way of searching and place.
-        distinct: How many different answers the reference has.
-        tokenizer: The software that ids are compared with; empty where those of another family say it.
-        ids: How many ids there are.
-        tokens: Counts of lines with equal ids, and of those that lead back to the same text.
+        logits: Largest differences relative to the largest logit, by how ours are computed.
+        answers: Counts of equal texts, by search and where ours are computed.
+        distinct: The number of different texts of the reference.
+        tokenizer: The software of the reference's tokenizer; empty if that of another family is the same.
+        ids: The number of ids that were compared.
+        tokens: Counts of lines with equal ids, and of those that are decoded to the same text.
     """
 
     family: str
@@ -68,16 +70,16 @@ class Result:
         return cls(**{**saved, **counts})
 
 
-def relative(found: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> float:
-    """Returns the largest difference of arrays, relative to the largest value expected."""
-    largest = max(float(np.abs(each).max()) for each in expected)
-    return max(float(np.abs(a - b).max()) for a, b in zip(found, expected, strict=True)) / largest
+def relative(ours: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> float:
+    """Returns the largest difference of arrays, relative to the largest expected value."""
+    largest = max(float(np.abs(array).max()) for array in expected)
+    return max(float(np.abs(a - b).max()) for a, b in zip(ours, expected, strict=True)) / largest
 
 
-def compare(texts: Sequence[str], found: Sequence[str], expected: Sequence[str]) -> Count:
-    """Returns how many answers are equal."""
-    rows = zip(texts, found, expected, strict=True)
-    return Count(len(texts), [(text, ours, theirs) for text, ours, theirs in rows if ours != theirs])
+def compare(texts: Sequence[str], ours: Sequence[str], expected: Sequence[str]) -> Count:
+    """Returns how many results are equal."""
+    rows = zip(texts, ours, expected, strict=True)
+    return Count(len(texts), [row for row in rows if row[1] != row[2]])
 
 
 class Ids:
@@ -86,12 +88,12 @@ class Ids:
     Args:
         tokenizer: One of our tokenizers.
         size: The number of tokens of the checkpoint.
-        order: The id there of each of our ids. Default: what the tokenizer says.
+        order: The checkpoint's id of each of our ids. Default: that of the tokenizer.
     """
 
     def __init__(self, tokenizer: Any, size: int, order: Sequence[int] = ()):
         known = order or _original_ids(tokenizer)
-        # Rows that only fill up a table have no id in the tokenizer; like all others, they are in order.
+        # Unused rows of a table have no id in the tokenizer; they are in order, like all others.
         others = iter(sorted(set(range(size)) - set(known)))
         self.original = [
             next(others, -1) if ours > UNKNOWN and index < 0 else index for ours, index in enumerate(known)
@@ -100,19 +102,19 @@ class Ids:
         self.order = [self.ours[index] for index in range(size)] if len(self.ours) >= size else []
 
     def theirs(self, row: Sequence[int]) -> list[int]:
-        """Returns a row of our ids as theirs."""
+        """Returns the checkpoint's ids of a row of ours."""
         return [self.original[i] for i in row]
 
 
 def _original_ids(tokenizer: Any) -> Sequence[int]:
     if hasattr(tokenizer, "original_ids"):
         return list(tokenizer.original_ids)
-    size = tokenizer.vocab_size  # characters, of which the last one is what is unknown
+    size = tokenizer.vocab_size  # characters, the last of which is the unknown one
     return arrange(size, 1, 2, 0, size - 1).original_ids
 
 
 class Comparison:
-    """An imported model beside its reference.
+    """An imported model and its reference.
 
     Args:
         workdir: The work directory.
@@ -126,47 +128,49 @@ class Comparison:
         self.read = Ids(self.run.tokenizers[0], reference.size, reference.order)
         self.written = Ids(self.run.tokenizers[-1], reference.size, reference.order)
 
+    def source_ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """Returns the checkpoint's ids of texts."""
+        return [self.read.theirs(row) for row in self.run.ids(texts)]
+
     def logits(self, texts: Sequence[str]) -> dict[str, float]:
-        """Returns the largest differences of logits, alone, in batches with padding, and step by step."""
+        """Returns the largest differences of logits: of single texts, of padded batches, and step by step."""
         rows = self.run.ids(texts)
         if self.task == "seq2seq":
             return self._translator_logits(rows)
+        expected = self.reference.logits([self.read.theirs(row) for row in rows])
         if self.task == "sentence_encoder":
-            expected = self.reference.logits([self.read.theirs(row) for row in rows])
             return {
                 way: relative(self.run.embed_text(texts, batch_size=size), expected)
                 for way, size in (("alone", 1), ("padded", BATCH))
             }
-        expected = self.reference.logits([self.read.theirs(row) for row in rows])
         is_classifier = self.task == "classifier"
-        alone = [self._own(self.run.model({"tokens": np.array([row], "int32")})[0], is_classifier) for row in rows]
+        alone = [self._own(self.run.model({"tokens": np.array([row], "int32")})[0]) for row in rows]
         padded: list[np.ndarray] = []
         for batch in _batches(rows):
-            together = self.run.model({"tokens": _padded(batch)})
+            logits = self.run.model({"tokens": _padded(batch)})
             padded += [
-                self._own(each if is_classifier else each[: len(row)], is_classifier)
-                for each, row in zip(together, batch, strict=True)
+                self._own(own if is_classifier else own[: len(row)]) for own, row in zip(logits, batch, strict=True)
             ]
-        found = {"alone": relative(alone, expected), "padded": relative(padded, expected)}
+        differences = {"alone": relative(alone, expected), "padded": relative(padded, expected)}
         if not is_classifier:
-            stepped = [each for batch in _batches(rows) for each in self._stepped(batch)]
-            found["stepwise"] = relative(stepped, alone)
-        return found
+            stepped = [logits for batch in _batches(rows) for logits in self._stepped(batch)]
+            differences["stepwise"] = relative(stepped, alone)
+        return differences
 
-    def _own(self, logits: Any, as_is: bool = False) -> np.ndarray:
+    def _own(self, logits: Any) -> np.ndarray:
         """Returns logits in the order of the checkpoint."""
         values = np.asarray(logits)
-        return values if as_is else values[..., self.written.order]
+        return values if self.task == "classifier" else values[..., self.written.order]
 
     def _stepped(self, batch: Sequence[Sequence[int]], memory: Any = None) -> list[np.ndarray]:
-        """Returns the logits of rows of what is read before each token, computed one token at a time."""
+        """Returns the logits of rows, computed one token at a time."""
         tokens, steps = pad(batch), []
-        model = self.run.model
-        state = model.initial_state(len(batch)) if memory is None else model.initial_state(memory)
+        model, inputs = self.run.model, () if memory is None else (memory,)
+        state = model.initial_state(*inputs) if inputs else model.initial_state(len(batch))
         for last in tokens.T:
-            logits, state = model.decode_step(last, state) if memory is None else model.decode_step(last, state, memory)
+            logits, state = model.decode_step(last, state, *inputs)
             steps.append(self._own(logits))
-        return [each[: len(row)] for each, row in zip(np.stack(steps, axis=1), batch, strict=True)]
+        return [logits[: len(row)] for logits, row in zip(np.stack(steps, axis=1), batch, strict=True)]
 
     def _translator_logits(self, rows: Sequence[list[int]]) -> dict[str, float]:
         sources = [self.read.theirs(row) for row in rows]
@@ -179,14 +183,14 @@ class Comparison:
             alone.append(self._own(model(pair)[0]))
         for batch, batch_targets in zip(_batches(rows), _batches(targets), strict=True):
             source = _padded(batch)
-            together = model({"source": source, "target": _padded(batch_targets)})
-            padded += [self._own(each[: len(row)]) for each, row in zip(together, batch_targets, strict=True)]
+            logits = model({"source": source, "target": _padded(batch_targets)})
+            padded += [self._own(own[: len(row)]) for own, row in zip(logits, batch_targets, strict=True)]
             stepped += self._stepped(batch_targets, model.encode(source, training=False))
         if self.reference.log_probs:
             token_ids = [[*target[1:], END] for target in targets]
             alone, padded, stepped = (
-                [self._log_probs(*pair) for pair in zip(each, token_ids, strict=True)]
-                for each in (alone, padded, stepped)
+                [self._log_probs(*pair) for pair in zip(logits, token_ids, strict=True)]
+                for logits in (alone, padded, stepped)
             )
         return {
             "alone": relative(alone, expected),
@@ -195,59 +199,59 @@ class Comparison:
         }
 
     def _log_probs(self, logits: np.ndarray, token_ids: Sequence[int]) -> np.ndarray:
-        places = {ours: place for place, ours in enumerate(self.written.order)}
+        columns = {ours: column for column, ours in enumerate(self.written.order)}
         logs = logits - np.logaddexp.reduce(logits.astype("float64"), axis=1, keepdims=True)
-        return logs[np.arange(len(token_ids)), [places[token] for token in token_ids]]
+        return logs[np.arange(len(token_ids)), [columns[token] for token in token_ids]]
 
     def answers(self, texts: Sequence[str], folder: Path, served: bool) -> tuple[dict[str, Count], int]:
-        """Returns by way of asking how many answers are equal, and how many different ones the reference has.
+        """Returns how many texts are equal by search and place, and the number of different texts of the reference.
 
         Args:
-            texts: What is asked.
+            texts: The inputs.
             folder: An empty folder, for the exported model.
-            served: Whether it is asked over gRPC as well.
+            served: Whether ours are requested over gRPC as well.
         """
-        if self.task == "language_model":  # of a prompt that leaves no room, nobody writes anything
+        if self.task == "language_model":  # a prompt of the largest length has no continuation
             pairs = zip(texts, self.run.ids(texts), strict=True)
             texts = [text for text, row in pairs if len(row) < self.reference.max_length]
-        expected, found = self.all_answers(texts, folder, served)
+        expected, ours = self.all_answers(texts, folder, served)
         counts = {
             f"{way}, {place}": compare(texts, answers[way], expected[way])
             for way in expected
-            for place, answers in found.items()
+            for place, answers in ours.items()
         }
         return counts, len(set(expected["greedy"]))
 
     def all_answers(
         self, texts: Sequence[str], folder: Path, served: bool
     ) -> tuple[dict[str, list[str]], dict[str, dict[str, list[str]]]]:
-        """Returns the answers of the reference by way of searching, and ours by place and way; see `answers`."""
-        expected = self._expected([self.read.theirs(row) for row in self.run.ids(texts)])
-        found = {"Python": self._in_python(texts)}
+        """Returns the texts of the reference by search, and ours by place and search; see `answers`."""
+        ours = {"Python": self.in_python(texts)}
         base = folder / "exported"
         version = export_saved_model(self.workdir, base, **self._export_options())
         loaded = tf.saved_model.load(str(version))
-        found["SavedModel"] = self._of_signatures(
+        ours["SavedModel"] = self._of_signatures(
             lambda name, batch: loaded.signatures[name](text=tf.constant(batch)), texts
         )
         if served:
-            with _client(base) as ask:
-                found["gRPC"] = self._of_signatures(ask, texts)
-        return expected, found
+            with _client(base) as predict:
+                ours["gRPC"] = self._of_signatures(predict, texts)
+        return self.expected(texts), ours
 
-    def _expected(self, rows: Sequence[list[int]]) -> dict[str, list[str]]:
-        """Returns the answers of the reference by way of searching."""
-        reference = self.reference
+    def expected(self, texts: Sequence[str]) -> dict[str, list[str]]:
+        """Returns the texts, or labels, of the reference by search."""
+        reference, rows = self.reference, self.source_ids(texts)
         if self.task == "classifier":
             return {"greedy": [self.run.classes[int(row.argmax())] for row in reference.logits(rows)]}
         decode = reference.vocabulary.decode
         if self.task == "language_model":
             first = 1 if self.run.model.start_symbol else 0
-            whole, prompts = (decode([row[first:] for row in each]) for each in (reference.write(rows, 1), rows))
+            whole, prompts = (decode([row[first:] for row in ids]) for ids in (reference.write(rows, 1), rows))
             return {"greedy": [text[len(prompt) :] for text, prompt in zip(whole, prompts, strict=True)]}
         return {way: decode(reference.write(rows, beams)) for way, beams in (("greedy", 1), ("beam", BEAMS))}
 
-    def _in_python(self, texts: Sequence[str]) -> dict[str, list[str]]:
+    def in_python(self, texts: Sequence[str]) -> dict[str, list[str]]:
+        """Returns our texts, or labels, by search."""
         if self.task == "classifier":
             return {"greedy": [answer.label for answer in self.run.classify(texts)]}
         if self.task == "language_model":
@@ -261,34 +265,54 @@ class Comparison:
     def _export_options(self) -> dict[str, Any]:
         if self.task == "classifier":
             return {}
-        if self.task == "language_model":  # whose length has the start in it there
+        if self.task == "language_model":  # our length does not include the start
             return {"max_length": self.reference.max_length - self.run.model.start_symbol}
         return {"nbest": BEAMS} | {name: getattr(self.reference, name) for name in ("max_length", "rules", "force_end")}
 
-    def _of_signatures(self, ask: Ask, texts: Sequence[str]) -> dict[str, list[str]]:
-        """Returns the answers of an exported model by way of searching."""
+    def _of_signatures(self, predict: Predict, texts: Sequence[str]) -> dict[str, list[str]]:
+        """Returns the texts, or labels, of an exported model by search."""
         outputs = {"greedy": ("serving_default", "label" if self.task == "classifier" else "text")}
         if self.task == "seq2seq":
             outputs["beam"] = "nbest", "texts"
-        found: dict[str, list[str]] = {}
+        by_search: dict[str, list[str]] = {}
         for way, (signature, output) in outputs.items():
-            values = [np.asarray(ask(signature, list(batch))[output]) for batch in _batches(texts, SERVED_BATCH)]
-            best = [each[:, 0] if each.ndim == 2 else each for each in values]
-            found[way] = [_text(text) for text in np.concatenate(best).tolist()]
-        return found
+            values = [np.asarray(predict(signature, list(batch))[output]) for batch in _batches(texts, SERVED_BATCH)]
+            best = [value[:, 0] if value.ndim == 2 else value for value in values]
+            by_search[way] = [_text(text) for text in np.concatenate(best).tolist()]
+        return by_search
 
     def served_vectors(self, texts: Sequence[str], folder: Path) -> float:
         """Returns the largest difference of the vectors of an exported sentence encoder."""
         version = export_saved_model(self.workdir, folder / "exported")
         embed = tf.saved_model.load(str(version)).signatures["embed_text"]
         batches = [embed(text=tf.constant(batch))["embeddings"].numpy() for batch in _batches(texts, SERVED_BATCH)]
-        expected = self.reference.logits([self.read.theirs(row) for row in self.run.ids(texts)])
-        return relative(np.concatenate(batches), expected)
+        return relative(np.concatenate(batches), self.reference.logits(self.source_ids(texts)))
+
+    def tokens(self, lines: Sequence[str]) -> tuple[int, dict[str, Count]]:
+        """Returns the number of ids, and how many lines have equal ids and are decoded to the same text."""
+        vocabulary = self.reference.vocabulary
+        reader, writer = self.run.tokenizers[0], self.run.tokenizers[-1]
+        reading, writing = tokenizer_graph(reader), tokenizer_graph(writer)
+        expected = vocabulary.encode(lines)
+        rows = [[self.written.ours[i] for i in row] for row in expected]
+        in_graph, decoded_in_graph = [], []
+        for batch in _batches(lines, TOKENIZER_BATCH):
+            in_graph += reading.encode([line.encode() for line in batch]).to_list()
+        for batch in _batches(rows, TOKENIZER_BATCH):
+            decoded_in_graph += [text.decode() for text in writing.decode(pad(batch)).numpy()]
+        texts, ids = vocabulary.decode(expected), list(map(str, expected))
+        counts = {
+            f"ids, {place}": compare(lines, [str(self.read.theirs(row)) for row in ours], ids)
+            for place, ours in (("host", reader.encode(lines)), ("graph", in_graph))
+        }
+        counts["text, host"] = compare(lines, writer.decode(rows), texts)
+        counts["text, graph"] = compare(lines, decoded_in_graph, texts)
+        return sum(map(len, expected)), counts
 
 
 @contextlib.contextmanager
-def _client(base: Path) -> Iterator[Ask]:
-    """Serves an exported model, and yields what asks it over gRPC."""
+def _client(base: Path) -> Iterator[Predict]:
+    """Serves an exported model, and yields a function that requests predictions over gRPC."""
     server = ModelServer("model", base, port=0)
     try:
         server.start()

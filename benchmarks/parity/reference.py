@@ -1,4 +1,4 @@
-"""What is asked of models of other software."""
+"""The interface of models of other software."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,9 +7,9 @@ import numpy as np
 
 Rows = Sequence[Sequence[int]]
 LAYERS, HEADS, DIM, INNER = 2, 4, 64, 128
-"""The sizes of models whose folder has no configuration of its own."""
+"""The sizes of models without a public configuration."""
 MAX_LENGTH = 20
-"""Tokens in what models write, of language models the prompt included."""
+"""The largest number of tokens of a generated text, including the prompt of language models."""
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Vocabulary:
 
     Attributes:
         software: Its name and version.
-        encode: Function from texts to ids, without what stands before and after a text.
+        encode: Function from texts to ids, without special tokens before and after a text.
         decode: Function from ids to texts.
     """
 
@@ -33,16 +33,16 @@ class Reference:
 
     Attributes:
         size: The number of its tokens.
-        vocabulary: Its tokenizer; of a translator, `encode` is that of sources and `decode` that of what it writes.
-        logits: Function from rows of ids, each without padding, to the logits of each row, or of each token of it. Of
-            a translator it takes what was written as well, without start and end.
-        write: Function from rows of ids and a number of beams to what is written, without start and end; of a language
-            model after the row itself.
-        rules: Whose rules its beam search follows; empty if it has none.
-        max_length: The most tokens of a text that it writes, the end included; of a language model of the whole text.
-        order: The id there of each of our ids, where our tokenizer does not say.
-        force_end: Whether the last token of an answer that reaches that length is the end.
-        log_probs: Whether `logits` gives log probabilities of the tokens alone, those of a translator and its end.
+        vocabulary: Its tokenizer; a translator encodes sources and decodes targets.
+        logits: Function from rows of ids, each without padding, to the logits of each row, or of each token of it. A
+            translator also takes targets, without start and end.
+        write: Function from rows of ids and a number of beams to generated ids, without start and end; a language model
+            returns them after the row itself.
+        rules: The rules of its beam search (`zoo.translate(rules=…)`); empty if it has none.
+        max_length: The largest number of tokens of a generated text, including the end, or the prompt.
+        order: Its id of each of our ids, if our tokenizer does not contain it.
+        force_end: Whether a text of the largest length ends with the end.
+        log_probs: Whether `logits` returns the log probabilities of the target's tokens and its end alone.
     """
 
     size: int

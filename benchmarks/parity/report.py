@@ -1,10 +1,10 @@
-"""Writes down what came of the comparison."""
+"""Writes the page of the comparison."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from benchmarks.parity.measure import BATCH, BEAMS, Count, Result
 from benchmarks.parity.reference import DIM, HEADS, LAYERS, MAX_LENGTH
-from benchmarks.report import table
+from benchmarks.runner.report import table
 
 _WAYS = {
     "greedy, Python": "greedy, Python",
@@ -27,54 +27,43 @@ def markdown(results: Sequence[Result], missing: Mapping[str, str], command: str
     """Returns the page.
 
     Args:
-        results: What came of the families.
+        results: The results of families.
         missing: Why families are left out, by their names.
-        command: The command that made it.
-        shown: How many differences of each kind are shown.
+        command: The command of the page.
+        shown: The number of differences of each kind on the page.
     """
     differences = list(_differences(results, shown))
+    with_answers, with_tokens = (
+        [result for result in results if getattr(result, name)] for name in ("answers", "tokens")
+    )
     parts = [
         "# Imported models beside their own software",
-        f"Written by `{command}`. " + " ".join(f"{where}." for where in dict.fromkeys(each.where for each in results)),
+        f"Written by `{command}`. " + " ".join(dict.fromkeys(f"{result.where}." for result in results)),
         f"Each checkpoint is written by its own software, with random weights and a real tokenizer: {LAYERS} layers "
         f"of {DIM} features and {HEADS} heads; MiniLM and BERT have the configuration of all-MiniLM-L6-v2, Qwen2 and "
         "Qwen3 the vocabulary of GPT-2, T5 and mT5 the SentencePiece model of Firefox's en-de translator, DistilBERT "
         "the vocabulary of MiniLM, XLM-RoBERTa the SentencePiece model of OPUS-MT en-mg; RoBERTa has GPT-2's "
-        "vocabulary, and MPNet MiniLM's, with special pieces of its own. The end is made more probable than by chance, "
-        "so that texts end at different lengths. One model is trained, the transliteration. All is float32.",
+        "vocabulary, and MPNet MiniLM's, with special pieces of its own. The end is more probable than other tokens, "
+        "so that texts have different lengths. Only the transliteration is a trained model. All weights are float32.",
         *(
             f"{'; '.join(name for name in missing if missing[name] == reason)}: {reason}."
             for reason in dict.fromkeys(missing.values())
         ),
         "## Logits",
-        "Largest difference, relative to the largest logit, of 21 texts and what the reference writes; of sentence "
-        "encoders of vectors, of CTranslate2 of log probabilities. The reference reads each text alone, without "
-        "padding.",
+        "The largest difference, relative to the largest logit, of 21 texts and the reference's outputs; for sentence "
+        "encoders that of vectors, for CTranslate2 that of log probabilities. The reference reads each text alone, "
+        "without padding.",
         "\n".join(table(["family", *_LOGITS.values()], map(_logits_row, results))),
         "## Answers",
-        "How many are the same, letter for letter. Language models go on after the first words of sentences, up to "
-        f"{MAX_LENGTH} tokens; translators write as many at most. Beam search is by the rules of the reference: "
-        "`--rules huggingface` or `ctranslate2`. The last column is how many different answers the reference gave.",
-        "\n".join(
-            table(
-                ["family", *_WAYS.values(), "different answers"],
-                ([each.family, *_cells(each.answers, _WAYS), f"{each.distinct:,}"] for each in results if each.answers),
-            )
-        ),
+        "The number of equal texts. Language models continue the first words of sentences, up to "
+        f"{MAX_LENGTH} tokens; translations have as many at most. Beam search follows the rules of the reference: "
+        "`--rules huggingface` or `ctranslate2`. The last column is the number of different texts of the reference.",
+        "\n".join(table(["family", *_WAYS.values(), "different answers"], map(_answers_row, with_answers))),
         "## Ids",
-        "How many lines have the same ids, on the host and in the graph, and how many rows of ids lead back to the "
+        "The number of lines with equal ids, on the host and in the graph, and of rows of ids that are decoded to the "
         "same text. Special tokens in a text are read as text. Lines are those of the files after `--text`, and "
-        "made-up ones of control, combining, joining, right-to-left and other characters and of long words.",
-        "\n".join(
-            table(
-                ["vocabulary", "beside", "ids in all", *_TOKENS],
-                (
-                    [*each.tokenizer.split(" | "), f"{each.ids:,}", *_cells(each.tokens, _TOKENS)]
-                    for each in results
-                    if each.tokens
-                ),
-            )
-        ),
+        "random ones of control, combining, joining, right-to-left and other characters and of long words.",
+        "\n".join(table(["vocabulary", "beside", "ids in all", *_TOKENS], map(_ids_row, with_tokens))),
         "## What differed",
         "\n".join(differences) or "Nothing.",
     ]
@@ -83,6 +72,14 @@ def markdown(results: Sequence[Result], missing: Mapping[str, str], command: str
 
 def _logits_row(result: Result) -> list[str]:
     return [result.family, *(f"{result.logits[way]:.1e}" if way in result.logits else "–" for way in _LOGITS)]
+
+
+def _answers_row(result: Result) -> list[str]:
+    return [result.family, *_cells(result.answers, _WAYS), f"{result.distinct:,}"]
+
+
+def _ids_row(result: Result) -> list[str]:
+    return [*result.tokenizer.split(" | "), f"{result.ids:,}", *_cells(result.tokens, _TOKENS)]
 
 
 def _cells(counts: Mapping[str, Count], ways: Iterable[str]) -> list[str]:
@@ -104,11 +101,11 @@ def _differences(results: Sequence[Result], shown: int) -> Iterator[str]:
 
 
 def _is_moved(ours: str, theirs: str) -> bool:
-    """Returns whether rows of ids, as texts, have the same ids in another order."""
+    """Returns whether two rows of ids, as texts, contain the same ids in another order."""
     return sorted(ours.strip("[]").split(", ")) == sorted(theirs.strip("[]").split(", "))
 
 
 def _code(text: str, longest: int = 80) -> str:
-    """Returns a text as code in Markdown, all but plain characters written as escapes."""
+    """Returns a text as code in Markdown, with escapes for all characters but ASCII."""
     written = ascii(text if len(text) <= longest else f"{text[:longest]}…").replace("`", "\\x60")
     return f"`{written}`"

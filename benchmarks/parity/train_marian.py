@@ -1,11 +1,9 @@
-"""Trains a small Marian with PyTorch and transformers alone, and writes it as the hub has it.
+"""Trains a small Marian with PyTorch and transformers alone, and writes it in the format of the hub.
 
-What comes of it is a checkpoint that other software has trained: nothing of this project takes part.
+The result is a checkpoint that other software has trained: model and training use no code of this project.
 """
 
-import argparse
 import dataclasses
-import importlib.util
 import itertools
 import json
 import os
@@ -17,6 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.runner.command import CommandParser
+from zoo.errors import InputError
+
 PACKAGES = ("torch", "transformers", "sentencepiece")
 SIDES = ("en", "de")
 TOKENIZER = "marian.model"
@@ -24,17 +25,17 @@ CHECKPOINT = "training.pt"
 END, UNKNOWN = 0, 1
 _SAVE_SECONDS = 180.0
 _REPORT_STEPS = 100
-_WINDOW = 100  # batches whose sentences are sorted by length together
+_WINDOW = 100  # batches whose sentences are sorted by length
 
 Pairs = list[tuple[list[int], list[int]]]
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What the model is and how it is trained.
+    """The model and its training.
 
     Attributes:
-        minutes: How long it is trained, by the clock.
+        minutes: The duration of the training.
         vocab_size: Pieces of SentencePiece, of both languages together.
         layers: Layers of the encoder, and of the decoder.
         dim: Features.
@@ -42,10 +43,10 @@ class Recipe:
         inner: Features inside the feed-forward networks.
         dropout: The rate of dropout.
         smoothing: The share of label smoothing.
-        batch_tokens: The most tokens of one side of a batch, padding included.
+        batch_tokens: The largest number of tokens of one side of a batch, including padding.
         learning_rate: The largest learning rate.
-        warmup_steps: Steps until it is reached; it then falls to zero in proportion to the time that is left.
-        seed: The seed of all that is random.
+        warmup_steps: Steps until it is reached; it then falls to zero in proportion to the remaining time.
+        seed: The random seed.
     """
 
     minutes: float = 60.0
@@ -64,12 +65,12 @@ class Recipe:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.parity.train_marian", description=__doc__)
+    parser = CommandParser("parity.train_marian", __doc__)
     parser.add_argument(
         "--text", type=Path, required=True, metavar="DIR", help="folder with {train,val}.en and .de, a sentence a line"
     )
     parser.add_argument(
-        "--output", type=Path, required=True, metavar="DIR", help="folder of the model; a training in it goes on"
+        "--output", type=Path, required=True, metavar="DIR", help="folder of the model; a training in it is resumed"
     )
     for field in dataclasses.fields(Recipe):
         kind = float if isinstance(field.default, float) else int
@@ -77,24 +78,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--threads", type=int, default=1, help="threads of PyTorch, default 1")
     options = vars(parser.parse_args(arguments))
     text, output, threads = (options.pop(name) for name in ("text", "output", "threads"))
-    for package in PACKAGES:
-        if importlib.util.find_spec(package) is None:
-            return _fail(f"{package} is not installed; the training needs it: pip install {package}")
+    parser.require(*PACKAGES)
     for name, side in itertools.product(("train", "val"), SIDES):
         if not (text / f"{name}.{side}").is_file():
-            return _fail(f"--text must have {name}.{side}. Received: {text}")
+            parser.error(f"--text must contain {name}.{side}. Received: {text}")
     os.environ |= {"TRANSFORMERS_VERBOSITY": "error", "HF_HUB_OFFLINE": "1"}
     output.mkdir(parents=True, exist_ok=True)
-    return train(text, output, Recipe(**options), threads)
+    try:
+        train(text, output, Recipe(**options), threads)
+    except InputError as error:
+        parser.error(str(error))
+    return 0
 
 
-def train(text: Path, output: Path, recipe: Recipe, threads: int) -> int:
-    """Trains the model until its time is over, and returns the exit status.
+def train(text: Path, output: Path, recipe: Recipe, threads: int) -> None:
+    """Trains the model until its time ends.
 
     Args:
         text: The folder of sentences.
-        output: The folder of the model, with the state of a training that was interrupted, if there was one.
-        recipe: The recipe, which an interrupted training must have had, too.
+        output: The folder of the model, with the state of an interrupted training, if there was one.
+        recipe: The recipe, which must be that of the interrupted training.
         threads: Threads of PyTorch.
     """
     import torch
@@ -109,7 +112,7 @@ def train(text: Path, output: Path, recipe: Recipe, threads: int) -> int:
     if (output / CHECKPOINT).is_file():
         state = torch.load(output / CHECKPOINT, weights_only=True)
         if state["recipe"] != dataclasses.asdict(recipe):
-            return _fail(f"{output} has a training of another recipe: {state['recipe']}")
+            raise InputError(f"{output} contains a training of another recipe: {state['recipe']}")
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
         torch.set_rng_state(state["random"])
@@ -145,11 +148,10 @@ def train(text: Path, output: Path, recipe: Recipe, threads: int) -> int:
             saved = seconds
     _save(model, optimizer, recipe, step, seconds, output)
     print(json.dumps({"steps": step, "minutes": round(seconds / 60, 1), "val_loss": _held_out(model, held_out)}))
-    return 0
 
 
 def _write_tokenizer(text: Path, output: Path, vocab_size: int) -> None:
-    """Writes one SentencePiece model for both languages, and the ids of its pieces as Marian has them."""
+    """Writes one SentencePiece model for both languages, and the ids of its pieces in Marian's order."""
     import sentencepiece
 
     if (output / "tokenizer_config.json").is_file():
@@ -177,7 +179,7 @@ def _write_json(path: Path, value: Any) -> None:
 
 
 def _read_pairs(text: Path, output: Path, name: str) -> Pairs:
-    """Returns the ids of a split, the end behind each sentence."""
+    """Returns the ids of a split, with the end after each sentence."""
     import sentencepiece
 
     processor = sentencepiece.SentencePieceProcessor(model_file=str(output / "source.spm"))
@@ -223,7 +225,7 @@ def _model(recipe: Recipe, output: Path) -> Any:
 
 
 def _batches(pairs: Pairs, recipe: Recipe) -> Iterator[Pairs]:
-    """Yields batches of pairs of like length, without end; the order depends on the seed alone."""
+    """Yields batches of pairs of similar length forever; the order depends on the seed alone."""
     chance = random.Random(recipe.seed)
     window = _WINDOW * recipe.batch_tokens // 16
     while True:
@@ -273,7 +275,7 @@ def _held_out(model: Any, pairs: Pairs) -> float:
 
 
 def _save(model: Any, optimizer: Any, recipe: Recipe, step: int, seconds: float, output: Path) -> None:
-    """Writes the model as it is, and what a training needs to go on."""
+    """Writes the model, and the state from which a training is resumed."""
     import torch
 
     model.save_pretrained(output)
@@ -288,11 +290,6 @@ def _save(model: Any, optimizer: Any, recipe: Recipe, step: int, seconds: float,
     temporary = output / f".tmp-{CHECKPOINT}"
     torch.save(state, temporary)
     temporary.replace(output / CHECKPOINT)
-
-
-def _fail(message: str) -> int:
-    print(message, file=sys.stderr)
-    return 2
 
 
 if __name__ == "__main__":

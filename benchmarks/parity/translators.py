@@ -1,4 +1,4 @@
-"""Translators that come from fairseq, each written as its own software does."""
+"""Translators that were ported from fairseq, each written by its own software."""
 
 import functools
 import json
@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import sentencepiece
-
 from benchmarks.parity.encoders import roberta_vocabulary
-from benchmarks.parity.hugging_face import randomized, translated, translator_logits
-from benchmarks.parity.reference import DIM, HEADS, INNER, LAYERS, MAX_LENGTH, Reference, Rows, Vocabulary
+from benchmarks.parity.hugging_face import randomized, reference
+from benchmarks.parity.reference import DIM, HEADS, INNER, LAYERS, Reference, Rows, Vocabulary
+from benchmarks.parity.vocabularies import load_pieces, piece_vocabulary
 from zoo.checkpoints.sentencepiece_writer import charsmap_of
 from zoo.checkpoints.vocabulary import Arrangement, arrange
 
@@ -45,34 +44,16 @@ def fairseq(kind: str, pretrained: Path, folder: Path) -> Reference:
     )
     model.save_pretrained(folder)
     order = arrange(size, _END, _END, _PAD, _UNKNOWN).original_ids
-    return Reference(
-        size,
-        vocabulary,
-        functools.partial(translator_logits, model),
-        lambda rows, beams: translated(model, rows, beams, MAX_LENGTH),
-        rules="huggingface",
-        max_length=MAX_LENGTH,
-        order=Arrangement((order[0], start, *order[2:])).original_ids,
-        force_end=True,
-    )
+    order = Arrangement((order[0], start, *order[2:])).original_ids
+    return reference(model, "seq2seq", vocabulary, order=order, force_end=True)
 
 
-_Described = tuple[Any, Vocabulary, Mapping[str, int]]
+_Described = tuple[Any, Vocabulary, Mapping[str, int]]  # tokenizer, its vocabulary, and ids of languages
 
 
 def _pieces(path: Path) -> tuple[Any, list[tuple[str, float]]]:
-    processor = sentencepiece.SentencePieceProcessor(model_file=str(path))
+    processor = load_pieces(path)
     return processor, [(processor.id_to_piece(i), processor.get_score(i)) for i in range(processor.vocab_size())]
-
-
-def _beside(processor: Any, ids: Mapping[int, int]) -> Vocabulary:
-    """Returns that of a SentencePiece model, whose pieces have these ids; others are no text."""
-    pieces = {theirs: i for i, theirs in ids.items()}
-    return Vocabulary(
-        f"sentencepiece {sentencepiece.__version__}",
-        lambda texts: [[ids.get(i, _UNKNOWN) for i in row] for row in processor.encode(list(texts))],
-        lambda rows: processor.decode([[pieces[i] for i in row if i in pieces] for row in rows]),
-    )
 
 
 def _m2m(pretrained: Path, folder: Path) -> _Described:
@@ -87,13 +68,13 @@ def _m2m(pretrained: Path, folder: Path) -> _Described:
     files = [str(folder / name) for name in ("vocab.json", "sentencepiece.bpe.model")]
     tokenizer = M2M100Tokenizer(*files, src_lang=_SOURCES["m2m"], tgt_lang=_TARGETS["m2m"])
     tokenizer.save_pretrained(folder)
-    beside = _beside(processor, ids)
-    stripped = Vocabulary(beside.software, beside.encode, lambda rows: [text.strip() for text in beside.decode(rows)])
+    plain = piece_vocabulary(processor, ids, _UNKNOWN)
+    stripped = Vocabulary(plain.software, plain.encode, lambda rows: [text.strip() for text in plain.decode(rows)])
     return tokenizer, stripped, {"target": tokenizer.get_lang_id("de"), "last": tokenizer.get_lang_id("zu")}
 
 
 def _nllb(pretrained: Path, folder: Path) -> _Described:
-    """Writes the pieces of Llama 2 that are no bytes, with the rules of normalization of OPUS-MT."""
+    """Writes the pieces of Llama 2 without those for bytes, with OPUS-MT's rules of normalization."""
     from transformers import NllbTokenizer
     from transformers.tokenization_utils_base import generate_merges
 
@@ -109,14 +90,14 @@ def _nllb(pretrained: Path, folder: Path) -> _Described:
 
 
 def _fast(tokenizer: Any, space: int) -> Vocabulary:
-    """Returns that of the package `tokenizers`, without the space behind a text, which SentencePiece drops."""
+    """Returns the vocabulary of the package `tokenizers`, without a space at the end, which SentencePiece drops."""
     import tokenizers
 
     backend = tokenizer.backend_tokenizer
     backend.encode_special_tokens = True
 
     def encode(texts: Any) -> list[list[int]]:
-        rows = [each.ids for each in backend.encode_batch(list(texts), add_special_tokens=False)]
+        rows = [encoding.ids for encoding in backend.encode_batch(list(texts), add_special_tokens=False)]
         return [row[:-1] if row[-1:] == [space] else row for row in rows]
 
     def decode(rows: Rows) -> list[str]:

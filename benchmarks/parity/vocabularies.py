@@ -6,33 +6,66 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import sentencepiece
+
 from benchmarks.parity.reference import Vocabulary
 
 
 def fast_vocabulary(tokenizer: Any) -> Vocabulary:
-    """Returns that of the package `tokenizers`, special tokens in texts read as text."""
+    """Returns the vocabulary of a tokenizer of the package `tokenizers`, which reads special tokens as text."""
     import tokenizers
 
     tokenizer.encode_special_tokens = True
     return Vocabulary(
         f"tokenizers {tokenizers.__version__}",
-        lambda texts: [each.ids for each in tokenizer.encode_batch(texts, add_special_tokens=False)],
+        lambda texts: [encoding.ids for encoding in tokenizer.encode_batch(list(texts), add_special_tokens=False)],
         lambda rows: tokenizer.decode_batch([list(row) for row in rows], skip_special_tokens=False),
     )
 
 
+def load_fast(folder: Path) -> Any:
+    """Returns the tokenizer of `tokenizer.json`, without truncation and padding."""
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
+
+
 def gpt2_vocabulary(pretrained: Path) -> Any:
-    """Returns the tokenizer of GPT-2 of the package `tokenizers`."""
+    """Returns GPT-2's tokenizer of the package `tokenizers`."""
     from transformers import GPT2TokenizerFast
 
-    files = {
-        name: str(pretrained / "gpt2" / file) for name, file in (("vocab", "vocab.json"), ("merges", "merges.txt"))
-    }
-    return GPT2TokenizerFast(**files).backend_tokenizer
+    files = {"vocab": pretrained / "gpt2" / "vocab.json", "merges": pretrained / "gpt2" / "merges.txt"}
+    return GPT2TokenizerFast(**{name: str(path) for name, path in files.items()}).backend_tokenizer
+
+
+def load_pieces(path: Path) -> sentencepiece.SentencePieceProcessor:
+    """Returns a model of SentencePiece."""
+    return sentencepiece.SentencePieceProcessor(model_file=str(path))
+
+
+def piece_vocabulary(
+    processor: sentencepiece.SentencePieceProcessor, ids: Mapping[int, int], unknown: int
+) -> Vocabulary:
+    """Returns the vocabulary of a model of SentencePiece.
+
+    Args:
+        processor: The model.
+        ids: The id of each piece by its number in the model; all other ids are no text.
+        unknown: The id of all other pieces.
+    """
+    pieces = {token: piece for piece, token in ids.items()}
+    return Vocabulary(
+        f"sentencepiece {sentencepiece.__version__}",
+        lambda texts: [[ids.get(piece, unknown) for piece in row] for row in processor.encode(list(texts))],
+        lambda rows: processor.decode([[pieces[token] for token in row if token in pieces] for row in rows]),
+    )
 
 
 def copy_tokenizer(pretrained: Path, name: str, folder: Path) -> Mapping[str, Any]:
-    """Copies the files of a tokenizer, and returns the configuration of the model."""
+    """Copies the files of a tokenizer, and returns the configuration of its model."""
     shutil.copytree(pretrained / name, folder, dirs_exist_ok=True)
     for path in folder.iterdir():
         path.chmod(0o755 if path.is_dir() else 0o644)

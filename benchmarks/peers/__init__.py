@@ -1,1 +1,1 @@
-"""Adapters: each runs one library, in its own environment, and imports nothing of this project but the protocol."""
+"""Adapters of other libraries, which run in the environments of these and import only the protocol of this project."""

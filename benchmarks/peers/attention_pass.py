@@ -1,23 +1,23 @@
 """One forward and backward pass of attention, compiled: sizes, random inputs, and the turns of a contestant.
 
-The gradients of all inputs and all weights are computed from a random gradient of the output: a constant one could be
-folded away.
+The gradients of all inputs and all weights are computed from a random gradient of the output, since a compiler could
+fold a constant one.
 """
 
 import numpy as np
 
-from benchmarks.memory import extra_memory
+from benchmarks.runner.memory import extra_memory
 
-PASSES = 2  # that the memory is measured over
+PASSES = 2  # of which the memory is measured
 
 
 def serve_attention(channel, make_pass):
-    """Says how much memory the pass takes, and runs it once for each request.
+    """Measures the memory of the pass, and runs it once for each request.
 
-    `make_pass` returns, for sizes by name, a function that runs the pass once and waits for its end.
+    `make_pass` is a function from sizes to a function that runs the pass once and waits for its end.
     """
     small, sizes = tiny_sizes(channel.task), with_head_dim(channel.task)
-    make_pass(small)()  # starts up the libraries, so that what they keep for good is not the layer's
+    make_pass(small)()  # initializes the libraries, whose memory is not that of the layer
     run = make_pass(small if channel.task.get("tiny") else sizes)
     channel.introduce(extra_memory=extra_memory(lambda: [run() for _ in range(PASSES)]))
     channel.serve(run, lambda gradients: {})
@@ -29,7 +29,7 @@ def with_head_dim(sizes):
 
 
 def tiny_sizes(sizes):
-    """Returns sizes that show no more than that it runs."""
+    """Returns tiny sizes, to test that everything runs."""
     heads, window = min(sizes["heads"], 2), min(sizes["window"], 2)
     small = {"batch": 1, "length": max(8, sizes["length"] // 1024), "dim": 8 * heads, "heads": heads, "window": window}
     return with_head_dim({**sizes, **small})

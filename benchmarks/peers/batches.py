@@ -1,4 +1,4 @@
-"""What the adapters share: batches of tokens, and how they are trained on and searched with."""
+"""What the adapters share: batches of tokens, and the turns of training and search."""
 
 import itertools
 import json
@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
-PAD, START, END, FIRST = 0, 1, 2, 4  # of the zoo's tokenizers: the fifth token is the first that is a word
+PAD, START, END, FIRST = 0, 1, 2, 4  # ids of this library's tokenizers; the fifth token is the first word
 SORTED_TOGETHER = 8192  # pairs
 WARM_UP = 5  # batches of a text before the first turn
 
 
 def use_threads(count):
-    """Sets how many threads TensorFlow has, before it does anything; it works on processors alone."""
+    """Sets the number of TensorFlow's threads, and disables its GPUs; call it before any operation."""
     import tensorflow as tf
 
     tf.config.set_visible_devices([], "GPU")
@@ -23,15 +23,18 @@ def use_threads(count):
 
 
 def number_of_weights(model):
-    """Returns how many numbers of a Keras model are trained."""
+    """Returns the number of trainable parameters of a Keras model."""
     return sum(math.prod(weight.shape) for weight in model.trainable_variables)
 
 
 def serve_training(channel, step, parameters, packages):
     """Trains at each request: one step, or as many as the text has batches.
 
-    `step` takes source, target and the tokens that follow it, and returns its loss as a number; `parameters` is how
-    many numbers are trained, `packages` are the distributions whose versions count.
+    Args:
+        channel: The channel.
+        step: Function from source, target and outputs to the loss as a number.
+        parameters: The number of trainable parameters.
+        packages: The distributions whose versions are reported.
     """
 
     def train(limit=None):
@@ -44,10 +47,10 @@ def serve_training(channel, step, parameters, packages):
 
 
 def serve_search(channel, search, parameters, packages, end=END):
-    """Searches all sentences at each request; see `serve_training`.
+    """Searches for all sentences at each request; see `serve_training`.
 
-    `search` returns the best ids of each sentence of a batch, without the start; `end` would end a row early, and is
-    `None` where the library is set to end none.
+    `search` returns the best ids of each sentence of a batch, without the start. `end` is an id that must not occur;
+    `None` for libraries without an end.
     """
     sources = sentences(channel.task)
 
@@ -56,62 +59,66 @@ def serve_search(channel, search, parameters, packages, end=END):
             check_length(source, np.asarray(ids), end)
         return {}
 
-    def search_all():
-        return [search(source) for source in sources]
-
-    check(search_all())
-    channel.introduce(packages, parameters=parameters)
-    channel.serve(search_all, check)
+    serve_after_warm_up(channel, lambda: [search(source) for source in sources], check, packages, parameters=parameters)
 
 
-def serve_one_by_one(channel, answer, items, packages, describe):
-    """Asks for one item after the other at each request, and reports the seconds of each as `latencies`.
+def serve_one_by_one(channel, compute, items, packages, describe):
+    """Computes one item after the other at each request, and reports the seconds of each as `latencies`.
 
-    `describe` turns the answers into what is sent besides.
+    `describe` is a function from the results to further values of the response.
     """
 
-    def answer_all():
-        answers, latencies = [], []
+    def compute_all():
+        results, latencies = [], []
         for item in items:
             began = time.perf_counter()
-            answers.append(answer(item))
+            results.append(compute(item))
             latencies.append(time.perf_counter() - began)
-        return answers, latencies
+        return results, latencies
 
-    answer_all()
-    channel.introduce(packages)
-    channel.serve(answer_all, lambda outcome: {**describe(outcome[0]), "latencies": outcome[1]})
+    serve_after_warm_up(
+        channel, compute_all, lambda outcome: {**describe(outcome[0]), "latencies": outcome[1]}, packages
+    )
+
+
+def serve_after_warm_up(channel, measure, describe, packages, **introduction):
+    """Takes a turn to warm up and to check its outcome, introduces the contestant, and serves its turns."""
+    describe(measure())
+    channel.introduce(packages, **introduction)
+    channel.serve(measure, describe)
+
+
+def read_ids(task):
+    """Returns the rows of ids in the `folder` of a task."""
+    return json.loads((Path(task["folder"]) / "ids.json").read_text(encoding="ascii"))
 
 
 def sentences(task):
-    """Returns the ids of sentences of about equal length, each batch int32 [B, S], those that take longest first.
-
-    `folder` has `ids.json`, a row of ids for each sentence, `batch` of which are decoded together.
-    """
-    rows = sorted(json.loads((Path(task["folder"]) / "ids.json").read_text(encoding="ascii")), key=len)
+    """Returns batches of `batch` sentences of similar length, int32 [B, S], the longest first."""
+    rows = sorted(read_ids(task), key=len)
     starts = range(0, len(rows), task["batch"])
     return [padded(rows[start : start + task["batch"]]) for start in starts][::-1]
 
 
 def check_length(source, ids, end=END):
-    """Checks that a batch [B, S] took as many steps as its longest sentence has tokens, and no row has an end."""
+    """Raises `ValueError` unless `ids` has the shape of the source [B, S] and contains no end."""
     if ids.shape != source.shape or (ids == end).any():
         raise ValueError(f"Expected {source.shape} tokens. Received: {ids.shape}, {(ids == end).sum()} ends.")
 
 
 def batches(task):
-    """Returns the batches of a turn: source [B, S], target [B, T] and the tokens that follow it [B, T], int32.
+    """Returns the batches of a turn: source [B, S], target [B, T] and outputs [B, T], the next tokens, int32.
 
-    With a `text` these are all of its pairs, read again for each turn; else a batch that is always the same.
+    With a `text` these are all of its pairs, read again for each turn; else one batch that is always the same.
     """
     return text_batches(task) if "text" in task else [make_batch(task)]
 
 
 def text_batches(task):
-    """Yields the batches of an epoch: pairs of about equal length, padded, in random order.
+    """Yields the batches of an epoch: pairs of similar length, padded, in random order.
 
-    A batch has at most `batch_tokens` tokens on its longer side, padding included. `text` is a folder with the tokens
-    of a sentence in each line of `source` and of `target`.
+    A batch has at most `batch_tokens` tokens on its longer side, including padding. The folder `text` contains the
+    files `source` and `target` with the tokens of a sentence in each line.
     """
     source, target = (
         [[*map(int, line.split())] for line in (Path(task["text"]) / side).read_text(encoding="ascii").splitlines()]
@@ -136,7 +143,7 @@ def text_batches(task):
 
 
 def padded(rows):
-    """Returns rows of ids as one array, int32, with padding at their ends."""
+    """Returns rows of ids as one padded array, int32."""
     array = np.full((len(rows), max(map(len, rows))), PAD, "int32")
     for number, row in enumerate(rows):
         array[number, : len(row)] = row
@@ -144,7 +151,7 @@ def padded(rows):
 
 
 def make_batch(task):
-    """Returns source [B, S], target [B, T] and the tokens that follow it [B, T]: int32, none of them padding."""
+    """Returns source [B, S], target [B, T] and outputs [B, T], the next tokens: int32, without padding."""
     generator = np.random.default_rng(0)
     source, outputs = (
         generator.integers(FIRST, task["vocabulary"], (task["batch"], task[name])).astype("int32")

@@ -1,15 +1,15 @@
-"""Checkpoints of the hub with `transformers` and with CTranslate2, of which its own converter makes a model.
+"""Checkpoints of the hub with `transformers` and with CTranslate2, whose own converter writes its model.
 
-The `folder` of a task has the `checkpoint`, and `ids.json`: rows of its ids.
+The `folder` of a task contains the `checkpoint`, and `ids.json`: rows of its ids.
 """
 
 import json
 import tempfile
 from pathlib import Path
 
+from benchmarks.peers.batches import read_ids, serve_after_warm_up
 
-def _rows(task):
-    return json.loads((Path(task["folder"]) / "ids.json").read_text(encoding="ascii"))
+TRANSFORMERS = ("transformers", "torch")
 
 
 def _padded(rows, pad):
@@ -27,12 +27,6 @@ def _check(lengths, expected):
     return {}
 
 
-def _serve(channel, work, describe, packages):
-    describe(work())
-    channel.introduce(packages)
-    channel.serve(work, describe)
-
-
 def _model(channel, name):
     import torch
     import transformers
@@ -42,30 +36,36 @@ def _model(channel, name):
     return model.eval()
 
 
-def translate_with_transformers(channel):
+def _generate(channel, model, batch, steps, first, **options):
+    """Generates `steps` tokens, which begin at column `first`, at each request."""
     import torch
 
-    task, model = channel.task, _model(channel, "MarianMTModel")
-    batch = _padded(_rows(task), model.config.pad_token_id)
-    steps = task["steps"]
-    options = {"num_beams": task["beam"], "do_sample": False, "max_new_tokens": steps}
-
     @torch.inference_mode()
-    def translate():
-        return model.generate(**batch, **options)[:, 1:]
+    def generate():
+        return model.generate(**batch, do_sample=False, max_new_tokens=steps, **options)[:, first:]
 
-    _serve(channel, translate, lambda ids: _check([ids.shape[1]], steps), ("transformers", "torch"))
+    serve_after_warm_up(channel, generate, lambda ids: _check([ids.shape[1]], steps), TRANSFORMERS)
+
+
+def translate_with_transformers(channel):
+    task, model = channel.task, _model(channel, "MarianMTModel")
+    batch = _padded(read_ids(task), model.config.pad_token_id)
+    _generate(channel, model, batch, task["steps"], 1, num_beams=task["beam"])
+
+
+def generate_with_transformers(channel):
+    task, model = channel.task, _model(channel, "GPT2LMHeadModel")
+    batch = _padded(read_ids(task)[: task["texts"]], 0)
+    first = batch["input_ids"].shape[1]
+    _generate(channel, model, batch, task["new"], first, pad_token_id=model.config.eos_token_id)
 
 
 def embed_with_transformers(channel):
     import torch
 
     task, model = channel.task, _model(channel, "BertModel")
-    rows = sorted(_rows(task), key=len)
-    batches = [
-        _padded(rows[start : start + task["batch"]], model.config.pad_token_id)
-        for start in range(0, len(rows), task["batch"])
-    ]
+    rows, size, pad = sorted(read_ids(task), key=len), task["batch"], model.config.pad_token_id
+    batches = [_padded(rows[start : start + size], pad) for start in range(0, len(rows), size)]
 
     @torch.inference_mode()
     def embed():
@@ -75,21 +75,7 @@ def embed_with_transformers(channel):
             vectors.append(torch.nn.functional.normalize((states * mask).sum(1) / mask.sum(1)))
         return torch.cat(vectors)
 
-    _serve(channel, embed, lambda vectors: _check([len(vectors)], len(rows)), ("transformers", "torch"))
-
-
-def generate_with_transformers(channel):
-    import torch
-
-    task, model = channel.task, _model(channel, "GPT2LMHeadModel")
-    batch = _padded(_rows(task)[: task["texts"]], 0)
-    options = {"max_new_tokens": task["new"], "do_sample": False, "pad_token_id": model.config.eos_token_id}
-
-    @torch.inference_mode()
-    def generate():
-        return model.generate(**batch, **options)[:, batch["input_ids"].shape[1] :]
-
-    _serve(channel, generate, lambda ids: _check([ids.shape[1]], task["new"]), ("transformers", "torch"))
+    serve_after_warm_up(channel, embed, lambda vectors: _check([len(vectors)], len(rows)), TRANSFORMERS)
 
 
 def _converted(channel, kind, batch=0):
@@ -104,19 +90,18 @@ def _converted(channel, kind, batch=0):
         model = getattr(ctranslate2, kind)(f"{name}/model", device="cpu", compute_type="float32", **threads)
         file = next(path for path in Path(name, "model").iterdir() if path.name.endswith("vocabulary.json"))
         tokens = json.loads(file.read_text(encoding="utf-8"))
-    return model, [[tokens[i] for i in row] for row in _rows(task)]
+    return model, [[tokens[i] for i in row] for row in read_ids(task)]
 
 
 def translate_with_ctranslate2(channel):
     task = channel.task
     model, rows = _converted(channel, "Translator", task["batch"])
-    steps = task["steps"]
-    options = {"beam_size": task["beam"], "max_decoding_length": steps, "max_batch_size": task["batch"]}
+    options = {"beam_size": task["beam"], "max_decoding_length": task["steps"], "max_batch_size": task["batch"]}
 
     def describe(results):
-        return _check([len(result.hypotheses[0]) for result in results], steps)
+        return _check([len(result.hypotheses[0]) for result in results], task["steps"])
 
-    _serve(channel, lambda: model.translate_batch(rows, **options), describe, ("ctranslate2",))
+    serve_after_warm_up(channel, lambda: model.translate_batch(rows, **options), describe, ["ctranslate2"])
 
 
 def generate_with_ctranslate2(channel):
@@ -128,4 +113,4 @@ def generate_with_ctranslate2(channel):
     def describe(results):
         return _check([len(result.sequences_ids[0]) for result in results], task["new"])
 
-    _serve(channel, lambda: model.generate_batch(rows, **options), describe, ("ctranslate2",))
+    serve_after_warm_up(channel, lambda: model.generate_batch(rows, **options), describe, ["ctranslate2"])

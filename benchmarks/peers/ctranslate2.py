@@ -3,22 +3,21 @@
 Several batches are translated at the same time, a thread for each; a `batch` of 0 is one batch, with all threads.
 """
 
-import json
 import tempfile
 from pathlib import Path
 
 import ctranslate2
 import numpy as np
 
-from benchmarks.peers.batches import serve_one_by_one
+from benchmarks.peers.batches import read_ids, serve_after_warm_up, serve_one_by_one
 
-SPECIAL = ["<blank>", "<s>", "</s>", "<unk>"]  # ids 0 to 3 of the zoo's tokenizers
-# Its length penalty is another formula; without one both rank alike.
+SPECIAL = ["<blank>", "<s>", "</s>", "<unk>"]  # ids 0 to 3 of this library's tokenizers
+# Its formula of the length penalty differs from ours; without one the ranking is the same.
 OPTIONS = {"length_penalty": 0, "suppress_sequences": [["<s>"], ["<blank>"]]}
 
 
 class Converter:
-    """Copies the weights of a pre-norm Transformer whose embeddings are all tied into a CTranslate2 model."""
+    """Copies the weights of a pre-norm Transformer with one matrix of embeddings into a model of CTranslate2."""
 
     def __init__(self, weights):
         self.weights = weights
@@ -74,7 +73,7 @@ class Converter:
 
 
 def translate_exactly(translator, source, batch, beam):
-    """Returns the results by length, each batch with as many tokens as its longest sentence has, which is checked."""
+    """Returns the results by length; each batch must have as many tokens as its longest sentence."""
     ordered, batch = sorted(source, key=len), batch or len(source)
     groups = [ordered[start : start + batch] for start in range(0, len(ordered), batch)][::-1]  # the longest first
     pending = []
@@ -82,12 +81,12 @@ def translate_exactly(translator, source, batch, beam):
         limits = {"min_decoding_length": len(sentences[-1]), "max_decoding_length": len(sentences[-1])}
         options = {"beam_size": beam, "asynchronous": True, **limits, **OPTIONS}
         pending.append(translator.translate_batch(sentences, **options))
-    answers = [[answer.result() for answer in group] for group in pending]
-    for sentences, results in zip(groups, answers, strict=True):
+    translated = [[translation.result() for translation in group] for group in pending]
+    for sentences, results in zip(groups, translated, strict=True):
         lengths = {len(result.hypotheses[0]) for result in results}
         if lengths != {len(sentences[-1])}:
             raise ValueError(f"Expected {len(sentences[-1])} tokens. Received: {lengths}.")
-    return [result for results in answers for result in results]
+    return [result for results in translated for result in results]
 
 
 def search(channel):
@@ -100,8 +99,7 @@ def search(channel):
         kind = task.get("compute_type", "float32")
         translator = ctranslate2.Translator(folder, device="cpu", compute_type=kind, **threads)
     numbers = {token: number for number, token in enumerate(tokens)}
-    rows = json.loads((base / "ids.json").read_text(encoding="ascii"))
-    source = [[tokens[number] for number in row] for row in rows]
+    source = [[tokens[number] for number in row] for row in read_ids(task)]
 
     def translate():
         if task["exact_steps"]:
@@ -113,8 +111,6 @@ def search(channel):
         return {"ids": [[numbers[token] for token in result.hypotheses[0]] for result in results]}
 
     if task.get("one_by_one"):
-        answer = lambda row: translator.translate_batch([row], beam_size=task["beam"], **OPTIONS)[0]  # noqa: E731
-        serve_one_by_one(channel, answer, source, ["ctranslate2"], describe)
-    translate()
-    channel.introduce(["ctranslate2"])
-    channel.serve(translate, describe)
+        one = lambda row: translator.translate_batch([row], beam_size=task["beam"], **OPTIONS)[0]  # noqa: E731
+        serve_one_by_one(channel, one, source, ["ctranslate2"], describe)
+    serve_after_warm_up(channel, translate, describe, ["ctranslate2"])

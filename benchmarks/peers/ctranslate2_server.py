@@ -1,7 +1,7 @@
-"""The smallest gRPC server of CTranslate2 that batches: `python -m benchmarks.peers.ctranslate2_server FOLDER PORT N`.
+"""A minimal gRPC server of CTranslate2 that batches: `python -m benchmarks.peers.ctranslate2_server FOLDER PORT N`.
 
-FOLDER is one that `export.convert --to ctranslate2:` writes. N translators answer, with a thread each; one that is free
-takes all texts that wait, up to `MAX_BATCH`. A text is the request, UTF-8, and its translation the response.
+`export.convert --to ctranslate2:` writes FOLDER. N translators run with a thread each; an idle one translates all
+waiting texts, up to `MAX_BATCH`. A request is a text in UTF-8, its response the translation.
 """
 
 import json
@@ -41,7 +41,7 @@ class Texts:
 
 
 class Batches:
-    """Translates texts that wait at the same time together, in several threads."""
+    """Translates waiting texts together, in several threads."""
 
     def __init__(self, texts: Texts, threads: int):
         self._texts = texts
@@ -51,9 +51,9 @@ class Batches:
 
     def translate(self, text: str) -> str:
         """Returns the translation of a text."""
-        answer: Future = Future()
-        self._waiting.put((text, answer))
-        return str(answer.result())
+        translation: Future = Future()
+        self._waiting.put((text, translation))
+        return str(translation.result())
 
     def _work(self) -> None:
         while True:
@@ -64,12 +64,12 @@ class Batches:
                 except queue.Empty:
                     break
             translations = self._texts.translate([text for text, _ in batch])
-            for (_, answer), translation in zip(batch, translations, strict=True):
-                answer.set_result(translation)
+            for (_, future), translation in zip(batch, translations, strict=True):
+                future.set_result(translation)
 
 
 def main() -> None:
-    """Serves until the process is ended."""
+    """Serves until the process is terminated."""
     folder, port, translators = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     batches = Batches(Texts(folder, translators), translators)
     handler = grpc.unary_unary_rpc_method_handler(lambda request, context: batches.translate(request.decode()).encode())

@@ -1,6 +1,5 @@
-"""Hugging Face's Marian, on PyTorch; with the weights of a pre-norm `transformer_tiny` M2M100, which is built alike."""
+"""Hugging Face's Marian, on PyTorch, and M2M100 with the weights of a pre-norm `transformer_tiny`."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +8,16 @@ from torch import nn
 from transformers import M2M100Config, M2M100ForConditionalGeneration, MarianConfig, MarianMTModel
 
 from benchmarks.peers import pytorch
-from benchmarks.peers.batches import END, PAD, START, padded, serve_one_by_one, serve_search
+from benchmarks.peers.batches import (
+    END,
+    PAD,
+    START,
+    padded,
+    read_ids,
+    serve_after_warm_up,
+    serve_one_by_one,
+    serve_search,
+)
 
 PACKAGES = ("transformers", "torch")
 
@@ -52,7 +60,7 @@ def search(channel):
     """Searches with `generate`."""
     pytorch.prepare(channel.task)
     model = Translator(channel.task).eval().model
-    # Without an end nothing is ruled out at each step, which would cost a pass over all logits.
+    # Excluding an end at each step would cost a pass over all logits.
     model.generation_config.eos_token_id = model.generation_config.forced_eos_token_id = None
     model.config.eos_token_id = None
 
@@ -67,7 +75,7 @@ def search(channel):
 
 
 def trained(file):
-    """Returns M2M100 with the weights that `benchmarks.decoding.write_weights` has written."""
+    """Returns M2M100 with the weights that `benchmarks.decoding.write_weights` wrote."""
     weights = dict(np.load(file))
     layers, heads, embeddings = int(weights["layers"]), int(weights["heads"]), weights["target_embedding/embeddings"]
     hidden = weights["encoder_block_0/feed_forward/intermediate/bias"].size
@@ -87,17 +95,17 @@ def trained(file):
         decoder_start_token_id=START,
     )
     model = M2M100ForConditionalGeneration._from_config(config, attn_implementation="sdpa").eval()
-    found = {"model.shared.weight": embeddings, "lm_head.weight": embeddings}
+    state = {"model.shared.weight": embeddings, "lm_head.weight": embeddings}
 
     def linear(name, ours):
-        found[f"{name}.weight"], found[f"{name}.bias"] = weights[f"{ours}/kernel"].T, weights[f"{ours}/bias"]
+        state[f"{name}.weight"], state[f"{name}.bias"] = weights[f"{ours}/kernel"].T, weights[f"{ours}/bias"]
 
     def norm(name, ours):
-        found[f"{name}.weight"], found[f"{name}.bias"] = weights[f"{ours}/gamma"], weights[f"{ours}/beta"]
+        state[f"{name}.weight"], state[f"{name}.bias"] = weights[f"{ours}/gamma"], weights[f"{ours}/beta"]
 
     for side in sides:
         norm(f"model.{side}.layer_norm", f"{side}_norm")
-        found[f"model.{side}.embed_tokens.weight"] = embeddings
+        state[f"model.{side}.embed_tokens.weight"] = embeddings
         kinds = {"self_attn": "attention" if side == "encoder" else "self_attention"}
         kinds |= {"encoder_attn": "cross_attention"} if side == "decoder" else {}
         for number in range(layers):
@@ -109,7 +117,7 @@ def trained(file):
             norm(f"{theirs}.final_layer_norm", f"{ours}/feed_forward_norm")
             linear(f"{theirs}.fc1", f"{ours}/feed_forward/intermediate")
             linear(f"{theirs}.fc2", f"{ours}/feed_forward/output")
-    model.load_state_dict({name: torch.tensor(values) for name, values in found.items()})
+    model.load_state_dict({name: torch.tensor(values) for name, values in state.items()})
     positions = torch.tensor(weights["positions"])
     for side in (model.model.encoder, model.model.decoder):
         side.embed_positions.weights[PAD + 1 : PAD + 1 + len(positions)] = positions
@@ -121,7 +129,7 @@ def translate(channel):
     task, folder = channel.task, Path(channel.task["folder"])
     torch.set_num_threads(task["threads"])
     model = trained(folder / "weights.npz")
-    rows = json.loads((folder / "ids.json").read_text(encoding="ascii"))
+    rows = read_ids(task)
     order = sorted(range(len(rows)), key=lambda number: len(rows[number]))
     batches = [order[start : start + task["batch"]] for start in range(0, len(rows), task["batch"])]
 
@@ -134,16 +142,14 @@ def translate(channel):
         return ids.tolist()
 
     def generate():
-        answers = {}
+        translations = {}
         for numbers in batches:
-            answers |= zip(numbers, generate_ids([rows[number] for number in numbers]), strict=True)
-        return [answers[number] for number in range(len(rows))]
+            translations |= zip(numbers, generate_ids([rows[number] for number in numbers]), strict=True)
+        return [translations[number] for number in range(len(rows))]
 
-    def describe(answers):
-        return {"ids": [[*row, END][: [*row, END].index(END)] for row in answers]}
+    def describe(translations):
+        return {"ids": [[*row, END][: [*row, END].index(END)] for row in translations]}
 
     if task.get("one_by_one"):
         serve_one_by_one(channel, lambda row: generate_ids([row])[0], rows, PACKAGES, describe)
-    generate()
-    channel.introduce(PACKAGES)
-    channel.serve(generate, describe)
+    serve_after_warm_up(channel, generate, describe, PACKAGES)

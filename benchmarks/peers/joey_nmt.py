@@ -12,11 +12,11 @@ from benchmarks.peers import pytorch
 from benchmarks.peers.batches import END, FIRST, PAD, START, serve_search, serve_training
 
 PACKAGES = ("joeynmt", "torch")
-SPECIAL = {"unk": 0, "pad": 1, "bos": 2, "eos": 3}  # where the library has its own
+SPECIAL = {"unk": 0, "pad": 1, "bos": 2, "eos": 3}  # the ids of the library
 
 
 def make_vocabulary(size):
-    """Returns a vocabulary of a number of tokens."""
+    """Returns a vocabulary of `size` tokens."""
     special = {f"{name}_token": f"<{name}>" for name in SPECIAL}
     special |= {f"{name}_id": number for name, number in SPECIAL.items()}
     options = SimpleNamespace(**special, sep_token=None, sep_id=None, lang_tags=[])
@@ -36,7 +36,7 @@ def make_model(task):
         "embeddings": {"embedding_dim": task["dim"], "scale": True, "dropout": task["dropout"]},
     }
     config = {"encoder": side, "decoder": side, "tied_embeddings": True, "tied_softmax": True}
-    # With the scaling of the embeddings, the same start as the others'.
+    # With scaled embeddings, the same initialization as that of the other contestants.
     config |= {"embed_initializer": "normal", "embed_init_weight": task["dim"] ** -0.5}
     model = build_model(config, make_vocabulary(task["vocabulary"]), make_vocabulary(task["vocabulary"]))
     model.loss_function = ("crossentropy", task["label_smoothing"])
@@ -44,7 +44,7 @@ def make_model(task):
 
 
 def renumbering(task):
-    """Returns the library's number of each token, int64 [V]."""
+    """Returns the library's id of each token, int64 [V]."""
     numbers = np.arange(task["vocabulary"])
     numbers[[PAD, START, END, FIRST - 1]] = [SPECIAL[name] for name in ("pad", "bos", "eos", "unk")]
     return numbers

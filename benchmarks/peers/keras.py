@@ -1,5 +1,6 @@
-"""Keras: attention layers on TensorFlow or JAX, the zoo's too, and turns within `fit`, where a user's steps run."""
+"""Keras: attention layers on TensorFlow or JAX, also those of this library, and turns within `fit`."""
 
+import functools
 import importlib
 import sys
 from collections.abc import Mapping
@@ -8,7 +9,7 @@ import keras
 
 from benchmarks.peers.attention_pass import random_arrays, serve_attention, shapes
 from benchmarks.peers.batches import WARM_UP, number_of_weights
-from benchmarks.worker import Unavailable
+from benchmarks.runner.worker import Unavailable
 
 CALLED_WITH_A_LIST = ("keras.layers.Attention", "keras.layers.AdditiveAttention")
 CALLED_WITH_A_SEQUENCE = ("zoo.layers.AttentionPooling", "keras.layers.GRU", "keras.layers.Conv1D")
@@ -27,7 +28,7 @@ class SeparateHeads(keras.layers.Layer):
 
 
 def find(path):
-    """Returns what a path such as `keras.layers.Attention` names; raises `Unavailable` if its module lacks it."""
+    """Returns the object of a path such as `keras.layers.Attention`; raises `Unavailable` if there is none."""
     module, _, name = path.rpartition(".")
     try:
         return getattr(importlib.import_module(module), name)
@@ -36,7 +37,7 @@ def find(path):
 
 
 def make_layer(description, sizes, policy):
-    """Returns a layer from its `class` and options: a value is a number, a size's name, or a layer's description."""
+    """Returns a layer from its `class` and options: a number, the name of a size, or the description of a layer."""
     options = {
         name: make_layer(value, sizes, policy) if isinstance(value, Mapping) else sizes.get(value, value)
         for name, value in description.items()
@@ -46,9 +47,13 @@ def make_layer(description, sizes, policy):
 
 
 def apply(path, function, tensors, **options):
-    """Returns the output of a layer, or of a function of query, key and value, for those or for one sequence.
+    """Returns the output of a layer, or of a function of query, key and value.
 
-    The options are those of the call of a layer that takes query and value.
+    Args:
+        path: The path of the layer or function.
+        function: The layer or function.
+        tensors: Query, key and value, or one sequence.
+        options: Further arguments of a layer that takes query and value.
     """
     if path in CALLED_WITH_A_SEQUENCE or path.startswith("keras.ops."):
         return function(*tensors)
@@ -59,15 +64,19 @@ def apply(path, function, tensors, **options):
 
 
 def tensorflow_pass(function, input_shapes, apply, half=False):
-    """Returns the pass of a layer or of a function in a TensorFlow graph.
+    """Returns the pass of a layer or a function in a TensorFlow graph.
 
-    The length is on axis 1 of the inputs; `apply` calls `function` with a list of tensors.
+    Args:
+        function: The layer or function.
+        input_shapes: The shapes of its inputs, with the length on axis 1.
+        apply: Function that calls `function` with a list of tensors.
+        half: Whether inputs are bfloat16.
     """
     import tensorflow as tf
 
     inputs = [tf.cast(array, "bfloat16" if half else "float32") for array in random_arrays(input_shapes)]
-    built = apply(function, [tensor[:, :2] for tensor in inputs])  # builds the layer, with next to no memory
-    has_length = len(built.shape) == len(input_shapes[0])  # pooling has no length left
+    built = apply(function, [tensor[:, :2] for tensor in inputs])  # builds the layer, with little memory
+    has_length = len(built.shape) == len(input_shapes[0])  # pooling removes it
     shape = (built.shape[0], input_shapes[0][1], *built.shape[2:]) if has_length else built.shape
     direction = tf.cast(random_arrays([shape])[0], built.dtype)
 
@@ -79,14 +88,14 @@ def tensorflow_pass(function, input_shapes, apply, half=False):
         sources = [*tensors, *(variable.value for variable in getattr(function, "trainable_variables", ()))]
         return tape.gradient(output, sources, direction)
 
-    graph = run.get_concrete_function(*inputs)  # traced here: a graph is no part of the pass
+    graph = run.get_concrete_function(*inputs)  # traced here, since tracing is not part of the pass
     return lambda: graph(*inputs)[0].numpy()
 
 
 def attend(channel):
     """Runs passes of the `layer` of the task, or of its `function`, on TensorFlow.
 
-    A layer of this zoo is the one of the `checkout`, if the task has one.
+    A layer of this library is that of the `checkout`, if the task has one.
     """
     if "checkout" in channel.task:
         sys.path.insert(0, channel.task["checkout"])
@@ -98,13 +107,13 @@ def attend(channel):
         else:
             path, function = channel.task["function"], find(channel.task["function"])
         input_shapes, options = shapes(sizes, channel.task["axes"]), channel.task.get("call", {})
-        return tensorflow_pass(function, input_shapes, lambda *given: apply(path, *given, **options), sizes["half"])
+        return tensorflow_pass(function, input_shapes, functools.partial(apply, path, **options), sizes["half"])
 
     serve_attention(channel, make_pass)
 
 
 def attend_eagerly(channel):
-    """Calls the `layer` of the task as it is, without a graph and without gradients, so often as `calls` says."""
+    """Calls the `layer` of the task eagerly and without gradients, `calls` times."""
     import tensorflow as tf
 
     def make_pass(sizes):
@@ -146,7 +155,7 @@ def attend_on_jax(channel):
 
 
 def fit_on_text(channel, model, read, packages):
-    """Trains an epoch of a text at each request; `read` returns what `fit` takes, as named arguments."""
+    """Trains an epoch of a text at each request; `read` returns the arguments of `fit`."""
 
     def train(limit=None):
         return model.fit(**read(), steps_per_epoch=limit, verbose=0, shuffle=False).history["loss"][0]
@@ -157,7 +166,7 @@ def fit_on_text(channel, model, read, packages):
 
 
 class StepsOnRequest(keras.callbacks.Callback):
-    """Lets each batch of `fit` wait for a request; the first one, which compiles, is the introduction."""
+    """Makes each batch of `fit` wait for a request; the first one, which compiles, is the introduction."""
 
     def __init__(self, channel, packages):
         super().__init__()
@@ -165,7 +174,7 @@ class StepsOnRequest(keras.callbacks.Callback):
 
     def on_train_batch_begin(self, batch, logs=None):
         if batch and self.channel.receive() is None:
-            self.channel.leave()  # in the midst of `fit`, however many batches are left
+            self.channel.leave()  # without the remaining batches of `fit`
         self.channel.begin()
 
     def on_train_batch_end(self, batch, logs=None):

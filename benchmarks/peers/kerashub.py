@@ -9,13 +9,13 @@ from benchmarks.peers.batches import PAD, START, make_batch, serve_search, text_
 from benchmarks.peers.keras import StepsOnRequest, fit_on_text
 
 PACKAGES = ("keras-hub", "keras", "tensorflow")
-STEPS = 1_000_000  # more than anyone asks for
+STEPS = 1_000_000  # more than the number of requests
 
 
 def make_model(task, lengths):
     """Returns a pre-norm encoder and decoder with one matrix for all embeddings and the output.
 
-    `lengths` are those of source and target; `None` means any.
+    `lengths` are those of source and target, `None` for any.
     """
     dim, options = task["dim"], {"dropout": task["dropout"], "normalize_first": True, "layer_norm_epsilon": 1e-5}
     embedding = keras.layers.ReversibleEmbedding(
@@ -23,7 +23,7 @@ def make_model(task, lengths):
         dim,
         mask_zero=True,
         embeddings_initializer=keras.initializers.RandomNormal(stddev=dim**-0.5),
-        # Without it the logits of mixed precision are computed in float32, the largest product of a step.
+        # By default the logits of mixed precision, the largest product of a step, are computed in float32.
         reverse_dtype=keras.config.dtype_policy().compute_dtype,
         name="embedding",
     )
@@ -48,20 +48,20 @@ def make_model(task, lengths):
 
 
 def smoothed_cross_entropy(smoothing):
-    """Returns the loss; Keras has one with smoothing for one-hot targets alone, which would cost more."""
+    """Returns the loss; Keras' own smoothing requires one-hot targets, which would be slower."""
 
     def loss(outputs, logits):
         logits = ops.cast(logits, "float32")
         chosen = keras.losses.sparse_categorical_crossentropy(outputs, logits, from_logits=True)
         right = ops.take_along_axis(logits, outputs[..., None], axis=-1)[..., 0]
-        # (1 − ε) · (Z − z_y) + ε · (Z − mean z), with one pass for the normaliser Z.
+        # (1 − ε) · (Z − z_y) + ε · (Z − mean z), with one pass for the normalizer Z.
         return chosen + smoothing * (right - ops.mean(logits, axis=-1))
 
     return loss
 
 
 def read(task):
-    """Returns an epoch of a text as `fit` takes it; padding has no weight."""
+    """Returns an epoch of a text for `fit`; padding has no weight."""
 
     def weighted_batches():
         for source, target, outputs in text_batches(task):
@@ -94,7 +94,7 @@ def train(channel):
 
 
 def make_search(model, task):
-    """Returns a search in a graph for each width of the source, as the library's `generate` makes one."""
+    """Returns a search with a graph for each width of the source, like the library's `generate`."""
     beam, heads = task["beam"], task["heads"]
     encoder = keras.Model(model.input["source"], model.get_layer("encoder_norm").output)
     embedding, norm = model.get_layer("embedding"), model.get_layer("decoder_norm")
@@ -119,7 +119,7 @@ def make_search(model, task):
         prompt = ops.concatenate([ops.full((batch, 1), START, "int32"), ops.zeros((batch, width), "int32")], axis=1)
         empty = ops.zeros((batch, len(layers), 2, width, heads, task["dim"] // heads))
         _, own_cache, cross_cache = decode(prompt[:, :1], 0, memory, empty, empty, cross_attention_cache_update_index=0)
-        # The beams of a sentence share what is known of its source: the sampler need not choose among them.
+        # The beams of a sentence have the same memory, among which the sampler need not choose.
         memory = {name: ops.repeat(value, beam, axis=0) for name, value in memory.items()}
         cross_cache = ops.repeat(cross_cache, beam, axis=0)
 

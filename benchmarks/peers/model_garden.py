@@ -17,7 +17,7 @@ from benchmarks.peers.batches import (  # noqa: E402
 )
 
 PACKAGES = ("tf-models-official", "tensorflow")
-NO_TOKEN = -1  # as the end, so that none ends a row
+NO_TOKEN = -1  # an end that never occurs
 
 
 def make_model(task, **decoding):
@@ -41,7 +41,7 @@ def make_model(task, **decoding):
 
 
 def make_step(task, model):
-    """Returns a step of training; the model shifts the target by itself."""
+    """Returns a training step; the model shifts the target itself."""
     optimizer = tf.keras.optimizers.legacy.Adam(1e-3, beta_2=0.98, epsilon=1e-9)
     smoothing = task["label_smoothing"]
 
@@ -51,7 +51,7 @@ def make_step(task, model):
             logits = tf.cast(model({"inputs": source, "targets": outputs}, training=True), tf.float32)
             chosen = tf.nn.sparse_softmax_cross_entropy_with_logits(outputs, logits)
             right = tf.gather(logits, outputs, batch_dims=2)
-            # (1 − ε) · (Z − z_y) + ε · (Z − mean z), with one pass for the normaliser Z.
+            # (1 − ε) · (Z − z_y) + ε · (Z − mean z), with one pass for the normalizer Z.
             losses = chosen + smoothing * (right - tf.reduce_mean(logits, axis=-1))
             loss = tf.reduce_mean(tf.boolean_mask(losses, outputs != PAD))
         gradients = tape.gradient(loss, model.trainable_variables)
@@ -68,16 +68,16 @@ def train(channel):
     tf.keras.mixed_precision.set_global_policy(policy)
     model = make_model(channel.task)
     step = make_step(channel.task, model)
-    step(*next(iter(batches(channel.task))))  # which makes the weights
+    step(*next(iter(batches(channel.task))))  # creates the weights
     serve_training(channel, step, number_of_weights(model), PACKAGES)
 
 
 def search(channel):
-    """Searches with a beam; without a longest length the model takes as many steps as the source has tokens."""
+    """Searches with a beam; by default the model takes as many steps as the source has tokens."""
     use_threads(channel.task["threads"])
     tf.random.set_seed(0)
     model = make_model(channel.task, beam_size=channel.task["beam"], alpha=0.0, eos_id=NO_TOKEN)
-    model({"inputs": tf.ones([1, 1], tf.int32)}, training=False)  # which makes the weights
+    model({"inputs": tf.ones([1, 1], tf.int32)}, training=False)  # creates the weights
 
     @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)])
     def decode(source):

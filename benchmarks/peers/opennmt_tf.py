@@ -29,7 +29,7 @@ def transformer(task):
 
 
 def luong(task):
-    """Returns a stack of LSTMs with Luong's attention, as the library's catalog has it, in the sizes of the task."""
+    """Returns the LSTMs with Luong's attention of the library's catalog, in the sizes of the task."""
     import tensorflow_addons as tfa
 
     options = {"num_layers": task["layers"], "num_units": task["units"], "dropout": task["dropout"]}
@@ -49,7 +49,7 @@ MODELS = {"transformer": transformer, "luong": luong}
 
 
 def make_model(task):
-    """Returns the model of the task with its vocabulary and its weights, and the number of these."""
+    """Returns the model of the task with its vocabulary and weights, and the number of parameters."""
     use_threads(task["threads"])
     tf.random.set_seed(0)
     model = MODELS[task["network"]](task)
@@ -79,17 +79,17 @@ def train(channel):
 
 
 def search(channel):
-    """Searches in a graph, as the library's `infer` runs it."""
+    """Searches in a graph, like the library's `infer`."""
     model, parameters = make_model(channel.task)
 
     @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int64)])
     def infer(source):
         steps = tf.shape(source)[1]
         limits = {"minimum_decoding_length": steps, "maximum_decoding_length": steps}
-        model.params.update({"beam_width": channel.task["beam"], **limits})  # which is read while the graph is made
+        model.params.update({"beam_width": channel.task["beam"], **limits})  # which is read while the graph is traced
         lengths = tf.math.count_nonzero(source != PAD, axis=1, dtype=tf.int32)
         _, predictions = model({"ids": source, "length": lengths}, training=False)
-        # The words, as `infer` has them, but as numbers: how they are written is no matter of decoding.
+        # `infer` returns words; their ids suffice here.
         return model.labels_inputter.tokens_to_ids.lookup(predictions["tokens"][:, 0])
 
     serve_search(channel, lambda source: infer(tf.constant(source, tf.int64)).numpy(), parameters, PACKAGES)

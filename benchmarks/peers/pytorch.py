@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from benchmarks.peers.attention_pass import random_arrays, serve_attention, shapes
 from benchmarks.peers.batches import PAD, serve_training
-from benchmarks.worker import Unavailable
+from benchmarks.runner.worker import Unavailable
 
 
 class SelfAttention(nn.Module):
@@ -25,7 +25,7 @@ class SelfAttention(nn.Module):
 
 def attention_pass(function, input_shapes, half=False, device="cpu"):
     """Returns the pass of a module or a function; `half` makes weights and inputs bfloat16."""
-    torch.set_num_threads(len(os.sched_getaffinity(0)))  # its default counts no hyper-threads, TensorFlow's does
+    torch.set_num_threads(len(os.sched_getaffinity(0)))  # its default, unlike TensorFlow's, excludes hyper-threads
     dtype = torch.bfloat16 if half else torch.float32
     is_module = isinstance(function, nn.Module)
     if is_module:
@@ -47,7 +47,7 @@ def attention_pass(function, input_shapes, half=False, device="cpu"):
 
 
 def attend(channel):
-    """Runs passes of multi-head attention ("BTD") or of the scaled dot product ("BNTH"), if asked for on a GPU."""
+    """Runs passes of multi-head attention ("BTD") or of the scaled dot product ("BNTH") on the task's `device`."""
     on_gpu = channel.task.get("device") == "gpu" and not channel.task.get("tiny")
     if on_gpu and not torch.cuda.is_available():
         raise Unavailable("there is no GPU")
@@ -79,11 +79,11 @@ class Translator(nn.Module):
         self.dropout = nn.Dropout(rate)
         sizes = (dim, task["heads"], layers, layers, task["hidden"])
         self.transformer = nn.Transformer(*sizes, rate, batch_first=True, norm_first=True)
-        self._drop_as_the_others()
+        self._drop_like_others()
         self.register_buffer("causal", nn.Transformer.generate_square_subsequent_mask(task["target_length"]))
 
-    def _drop_as_the_others(self):
-        """Drops the results of sublayers alone, not attention weights nor what is within feed-forward networks."""
+    def _drop_like_others(self):
+        """Restricts dropout to the outputs of sublayers: none of attention weights and within feed-forward networks."""
         for layer in (*self.transformer.encoder.layers, *self.transformer.decoder.layers):
             layer.dropout = nn.Identity()
             layer.self_attn.dropout = 0.0
@@ -113,14 +113,15 @@ def make_optimizer(model):
 
 
 def number_of_weights(model):
-    """Returns how many numbers are trained."""
+    """Returns the number of trainable parameters."""
     return sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
 
 
 def make_training(task, model, device="cpu"):
-    """Returns a step of training of a module from inputs to logits, of tensors: all inputs, then what to predict.
+    """Returns a training step of a module from inputs to logits.
 
-    It returns the loss, for which nobody has to wait.
+    Its arguments are tensors, first the inputs and then the outputs to predict; it returns the loss as a tensor,
+    without waiting for the device.
     """
     optimizer = make_optimizer(model)
 
@@ -150,7 +151,7 @@ def as_tensors(batch, device="cpu"):
 
 
 def make_step(task, model):
-    """Returns a step of training, from arrays to a number, of a module from source and target to logits."""
+    """Returns a training step, from arrays to a number, of a module from source and target to logits."""
     train = make_training(task, model)
     return lambda *batch: train(*as_tensors(batch)).item()
 
@@ -162,7 +163,7 @@ def prepare(task):
 
 
 def train(channel, model_class=Translator, packages=("torch",)):
-    """Trains a model that is made from the task."""
+    """Trains a model of `model_class`, whose argument is the task."""
     prepare(channel.task)
     model = model_class(channel.task).train()
     serve_training(channel, make_step(channel.task, model), number_of_weights(model), packages)

@@ -5,7 +5,7 @@ from torch.nn import functional
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 from benchmarks.peers.attention_kinds import lengths_of
-from benchmarks.worker import Unavailable
+from benchmarks.runner.worker import Unavailable
 
 
 def slopes(task, device):
@@ -15,14 +15,14 @@ def slopes(task, device):
 
 
 def by_kernels(task, device, dtype):
-    """Returns a function of query, key and value [B, N, T, H] that takes the kernel that suits the mask."""
+    """Returns `scaled_dot_product_attention` as a function of query, key and value [B, N, T, H]."""
     kind, length = task["attention"], task["length"]
     if kind == "causal":
         return lambda *heads: functional.scaled_dot_product_attention(*heads, is_causal=True)
-    place = torch.arange(length, device=device)
-    distance = place[:, None] - place
+    position = torch.arange(length, device=device)
+    distance = position[:, None] - position
     if kind == "padded":
-        mask = (place < torch.tensor(lengths_of(task), device=device)[:, None])[:, None, None]
+        mask = (position < torch.tensor(lengths_of(task), device=device)[:, None])[:, None, None]
     elif kind == "window":
         mask = (distance >= 0) & (distance < task["window"])
     elif kind == "alibi":

@@ -1,4 +1,4 @@
-"""PyTorch: a causal language model as they are built today, of the sizes of `causal_lm_modern`."""
+"""PyTorch: a causal language model of the architecture of `causal_lm_modern`."""
 
 import torch
 from torch import nn
@@ -6,7 +6,7 @@ from torch.nn import functional
 
 
 class Attention(nn.Module):
-    """Causal attention with normalised queries and keys and rotary positions."""
+    """Causal attention with normalized queries and keys and rotary positions."""
 
     def __init__(self, task):
         super().__init__()
@@ -64,7 +64,7 @@ class LanguageModel(nn.Module):
 
 
 def rotate(heads, rotation):
-    """Returns heads [B, N, T, H] with each pair of features i and i + H / 2 turned by the angles of its position."""
+    """Returns heads [B, N, T, H] with each pair of features i and i + H / 2 rotated by the angles of its position."""
     cosine, sine = rotation
     first, second = heads.float().chunk(2, dim=-1)
     return torch.cat([first * cosine - second * sine, first * sine + second * cosine], dim=-1)

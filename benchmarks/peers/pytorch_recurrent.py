@@ -22,7 +22,7 @@ class AdditiveAttention(nn.Module):
 
 
 class RNNSearch(nn.Module):
-    """A GRU in both directions, and a GRU that attends before each of its steps, with a maxout readout."""
+    """A bidirectional GRU, and a GRU that attends before each of its steps, with a maxout readout."""
 
     def __init__(self, task):
         super().__init__()

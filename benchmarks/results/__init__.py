@@ -1,1 +1,1 @@
-"""Rows of `results/*.csv`, and the pages and pictures that are made of them: `python -m benchmarks.results`."""
+"""Rows of `results/*.csv`, and the pages and pictures written from them: `python -m benchmarks.results`."""

@@ -1,7 +1,7 @@
-"""Writes the pages of results and their pictures, and adds rows to the files that they are made of.
+"""Writes the pages of results and their pictures, and appends rows to the files of results.
 
 `python -m benchmarks.results` writes `training/RESULTS.md`, `benchmarks/RESULTS.md` and their pictures from
-`results/*.csv`; `python -m benchmarks.results add FILE COLUMN=VALUE...` appends a row to a file before that.
+`results/*.csv`; `python -m benchmarks.results add FILE COLUMN=VALUE...` first appends a row to a file.
 """
 
 import sys
@@ -23,7 +23,7 @@ from zoo.runtime.cli import ArgumentParser, run_process
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command."""
     parser = ArgumentParser(prog="python -m benchmarks.results", description=__doc__)
-    commands = parser.add_subparsers(dest="command", help="nothing, to write the pages alone")
+    commands = parser.add_subparsers(dest="command", help="without a command, only the pages are written")
     add = commands.add_parser("add", help="append a row to a file of results")
     add.add_argument("file", choices=COLUMNS, help="the file, without .csv")
     add.add_argument("cells", nargs="+", metavar="COLUMN=VALUE", help="the row; see results/README.md")

@@ -1,12 +1,12 @@
-"""The two pages of results: their sections, and what stands above and below these."""
+"""The two pages of results: their introductions, sections and missed goals."""
 
 from collections.abc import Iterable
 from pathlib import Path
 
-from benchmarks.process import ROOT
 from benchmarks.results.quality import QualitySection
 from benchmarks.results.rows import FOLDER
 from benchmarks.results.speed import SpeedSection, fell_short
+from benchmarks.runner.process import ROOT
 
 QUALITY_PAGE = ROOT / "training" / "RESULTS.md"
 SPEED_PAGE = ROOT / "benchmarks" / "RESULTS.md"
@@ -17,10 +17,10 @@ _QUALITY = """# Results
 
 <!-- Written by `python -m benchmarks.results` from results/*.csv. -->
 
-What models reach, the best first: mean ± standard deviation over runs that differ in their seeds. How a model decodes
-was chosen on validation data. A – under validation means that it was not asked, and the search was fixed before. One
-run proves little: two runs of `rnnsearch` with one seed and slightly different arithmetic differed by 1.3 BLEU.
-Minutes include other work on shared machines.
+The quality of models, the best first: mean ± standard deviation over runs that differ in their seeds. The search of
+each was chosen on validation data. A – under validation means that the search was fixed before. One run proves little:
+two runs of `rnnsearch` with one seed and slightly different arithmetic differed by 1.3 BLEU. Minutes include other
+work on shared machines.
 
 All figures, with the command of each, are in [results/](../results/README.md). How each came about, and what was
 tried and dropped, is in the [lab notes](../docs/lab-notes/index.md), to which the dates lead.
@@ -35,7 +35,7 @@ Speed, memory and size beside their goals, the newest figure on each kind of har
 take turns on the same cores, the median counts, and 3.4× is 3.4 times as fast. Quartiles or the range are in
 brackets.
 
-`make bench` measures all of it; one part alone is `python -m benchmarks.attention`, `benchmarks.training`,
+`make bench` measures everything; one part alone is `python -m benchmarks.attention`, `benchmarks.training`,
 `benchmarks.growth`, `benchmarks.decoding` and so on. All figures, with the command of each, are in
 [results/](../results/README.md). How each came about, and what was tried and dropped, is in the [lab
 notes](../docs/lab-notes/index.md), to which the dates lead. Pages of their own have [the attention
@@ -46,10 +46,11 @@ contract](conformance/RESULTS.md) and [imported models beside their own software
 EN_DE, DE_EN = "Multi30k, English to German", "Multi30k, German to English"
 _EN_DE = """The 2016 test set, 1,000 sentences; sacreBLEU of lower-cased text with 13a tokens. From the literature:
 Transformer-Tiny 41.02 (Wu et al. 2021), a GRU with Bahdanau's attention 39.0 (nmtpytorch)."""
-_BUDGET = """After 800 steps of 2,048 tokens, with about two million weights each: who learns fast, not who ends up
-best. [All 26 models](../docs/evidence/zoo.md)."""
-_ORDER = """Accuracy in percent on 2,000 test sentences of `senses:twins`, whose order alone gives the answer. Without
-positions half of the answers are right: [all positions](../docs/lab-notes/2026-11-25-order-and-meaning.md)."""
+_BUDGET = """After 800 steps of 2,048 tokens, with about two million weights each: this compares the speed of learning,
+not the final quality. [All 26 models](../docs/evidence/zoo.md)."""
+_ORDER = """Accuracy in percent on 2,000 test sentences of `senses:twins`, whose classes depend on word order alone.
+Without positions half of the predictions are right: [all
+positions](../docs/lab-notes/2026-11-25-order-and-meaning.md)."""
 _CHARACTERS = """Nats per character of the validation text of `lines:tinyshakespeare`, which chose the checkpoint,
 too: there is no third split. nanoGPT has 1.88 with its configuration for CPUs, and 1.4697 with 10.65 million weights
 on a GPU."""
@@ -135,7 +136,7 @@ SPEED_SECTIONS = (
 
 
 def quality_page(folder: Path = FOLDER) -> str:
-    """Returns the page of what models achieve."""
+    """Returns the page of the quality of models."""
     groups = (group for section in QUALITY_SECTIONS for group in section.groups(folder))
     missed = (item for group in groups for item in group.missed())
     return _page(_QUALITY, (section.write(folder) for section in QUALITY_SECTIONS), missed)
@@ -147,7 +148,7 @@ def speed_page(folder: Path = FOLDER) -> str:
 
 
 def _page(introduction: str, sections: Iterable[str], missed: Iterable[str]) -> str:
-    short = "## What fell short\n\nThe newest figures that miss their goals, which stand in brackets:\n\n" + "\n".join(
+    short = "## What fell short\n\nThe newest figures that miss their goals, with these in brackets:\n\n" + "\n".join(
         missed
     )
     return "\n\n".join([introduction, *sections, short]) + "\n"

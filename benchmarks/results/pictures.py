@@ -1,4 +1,4 @@
-"""A picture for each page: what its tables say, as points on a line."""
+"""A picture for each page: the figures of its tables as points."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,7 +8,7 @@ from benchmarks.results.pages import DE_EN, EN_DE, QUALITY_SECTIONS, SPEED_SECTI
 from benchmarks.results.quality import shortened
 from benchmarks.results.rows import FOLDER, joined
 
-_INK = "#7f7f7f"  # is read on white and on black
+_INK = "#7f7f7f"  # readable on white and on black
 _POINT = "#0d9488"
 _SHORT = "#ea6a1e"
 
@@ -30,7 +30,7 @@ def quality_points(folder: Path = FOLDER) -> list[Point]:
 
 
 def speed_points(folder: Path = FOLDER) -> list[Point]:
-    """Returns each speed beside other software that stands on the page."""
+    """Returns the speeds relative to other software on the page."""
     points = []
     for row in (row for section in SPEED_SECTIONS for row in section.rows(folder)):
         peer = row["metric"].removeprefix("speed against ").removesuffix("'")
@@ -47,11 +47,11 @@ def _figure(points: Sequence[Point], xlabel: str, color: Any) -> tuple[Any, Any]
     figure.patch.set_alpha(0)
     axes = figure.add_subplot()
     axes.patch.set_alpha(0)
-    for place, (_, value, deviation, text) in enumerate(points):
-        axes.errorbar(value, -place, xerr=deviation or None, fmt="o", color=color(value), markersize=4)
+    for row, (_, value, deviation, text) in enumerate(points):
+        axes.errorbar(value, -row, xerr=deviation or None, fmt="o", color=color(value), markersize=4)
         offset = {"xytext": (8, 0), "textcoords": "offset points"}
-        axes.annotate(text, (value + deviation, -place), **offset, va="center", fontsize=8, color=_INK)
-    axes.set_yticks([-place for place in range(len(points))], [point[0] for point in points])
+        axes.annotate(text, (value + deviation, -row), **offset, va="center", fontsize=8, color=_INK)
+    axes.set_yticks([-row for row in range(len(points))], [point[0] for point in points])
     axes.tick_params(colors=_INK, labelsize=8)
     axes.set_xlabel(xlabel, color=_INK, fontsize=8)
     axes.grid(axis="x", color=_INK, alpha=0.3)
@@ -74,7 +74,7 @@ def draw_quality(path: Path, folder: Path = FOLDER) -> None:
 
 
 def draw_speed(path: Path, folder: Path = FOLDER) -> None:
-    """Draws each speed beside other software; what is slower than it has another colour."""
+    """Draws the speeds relative to other software; those below 1 have another color."""
     label = "times as fast as the software named last"
     figure, axes = _figure(speed_points(folder), label, lambda value: _POINT if value >= 1 else _SHORT)
     axes.set_xscale("log", base=2)

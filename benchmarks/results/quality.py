@@ -1,12 +1,12 @@
-"""What models achieve: means over seeds, each decoded in the way that validation chooses."""
+"""The quality of models: means over seeds, each with the decoding that validation data chose."""
 
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.report import table
 from benchmarks.results.rows import FOLDER, Row, distance, joined, measured, missed, newest, read, written_goal
+from benchmarks.runner.report import table
 
 MOST = 12  # rows of a table
 _HEAD = "model|settings|decoding|validation|test|runs|weights|training|measured".split("|")
@@ -14,7 +14,7 @@ _HEAD = "model|settings|decoding|validation|test|runs|weights|training|measured"
 
 @dataclass(frozen=True)
 class Group:
-    """Runs that differ in their seeds alone, decoded in one way, and how many decimals their figures have."""
+    """Runs that differ in their seeds alone, with one decoding, and the number of decimals of their figures."""
 
     runs: tuple[Row, ...]
     digits: int
@@ -25,7 +25,7 @@ class Group:
 
     @property
     def split(self) -> str:
-        """The split that counts: `"test"`, or `"validation"` where the test split was not asked."""
+        """The split of the main figure: `"test"`, or `"validation"` if the test split was not used."""
         return "test" if self.mean("test") is not None else "validation"
 
     def mean(self, split: str) -> float | None:
@@ -50,7 +50,7 @@ class Group:
     def cells(self) -> list[str]:
         """Returns the cells of this group in a table."""
         minutes = sorted({float(run["minutes"]) for run in self.runs if run["minutes"]})
-        took = " to ".join(f"{each:g}" for each in (*minutes[:1], *minutes[1:][-1:]))
+        took = " to ".join(f"{value:g}" for value in (*minutes[:1], *minutes[1:][-1:]))
         hardware = " and ".join(sorted({run["hardware"] for run in self.runs} - {""}))
         size = float(self.last["parameters"] or 0) / 1e6
         return [
@@ -66,7 +66,7 @@ class Group:
         ]
 
     def missed(self) -> list[str]:
-        """Returns an item for the list of what fell short, unless the mean reaches the goal."""
+        """Returns an item for the list of missed goals, unless the mean reaches the goal."""
         mean = self.mean(self.split)
         gap = distance(mean, self.last["goal"]) if self.last["goal"] and mean is not None else 0.0
         if round(gap, self.digits) == 0:
@@ -78,37 +78,40 @@ class Group:
 
 
 def groups(rows: Iterable[Row], lower_is_better: bool, digits: int) -> list[Group]:
-    """Returns all runs by model and settings, the best first, each decoded in the way that validation chooses.
+    """Returns all runs by model and settings, the best first, each with the decoding that validation data chose.
 
-    The candidates are the ways that were tried with most of the seeds and have been asked of both splits; where
-    validation was never asked, the way that stands first, which was fixed before.
+    The candidates are the decodings that were used with most of the seeds and on both splits; if validation data was
+    never used, the first decoding, which was fixed before.
     """
     sign = -1 if lower_is_better else 1
-    ways: dict[tuple[str, str], dict[str, list[Row]]] = {}
+    decodings: dict[tuple[str, str], dict[str, list[Row]]] = {}
     for row in newest(rows, ("model", "settings", "decoding", "seed")):
-        ways.setdefault((row["model"], row["settings"]), {}).setdefault(row["decoding"], []).append(row)
-    found = []
-    for by_decoding in ways.values():
+        decodings.setdefault((row["model"], row["settings"]), {}).setdefault(row["decoding"], []).append(row)
+    chosen = []
+    for by_decoding in decodings.values():
         candidates = [Group(tuple(runs), digits) for runs in by_decoding.values()]
-        most = max(len(each.runs) for each in candidates)
-        candidates = [each for each in candidates if len(each.runs) == most]
-        asked = [each for each in candidates if each.mean("validation") is not None]
-        tested = [each for each in asked if each.split == "test"]
-        found.append(max(tested or asked or candidates[:1], key=lambda each: sign * (each.mean("validation") or 0)))
-    return sorted(found, key=lambda each: (each.split == "test", sign * (each.mean(each.split) or 0)), reverse=True)
+        most = max(len(group.runs) for group in candidates)
+        candidates = [group for group in candidates if len(group.runs) == most]
+        validated = [group for group in candidates if group.mean("validation") is not None]
+        tested = [group for group in validated if group.split == "test"]
+        best = tested or validated or candidates[:1]
+        chosen.append(max(best, key=lambda group: sign * (group.mean("validation") or 0)))
+    return sorted(
+        chosen, key=lambda group: (group.split == "test", sign * (group.mean(group.split) or 0)), reverse=True
+    )
 
 
-def shortened(found: Sequence[Group]) -> list[Group]:
-    """Returns at most twelve groups in their order: the best of each model first, then the best of all others."""
-    found = [each for each in found if each.split == "test"] or found
-    models = [each.last["model"] for each in found]
-    order = sorted(range(len(found)), key=lambda index: (models.index(models[index]) != index, index))
-    return [found[index] for index in sorted(order[:MOST])]
+def shortened(ordered: Sequence[Group]) -> list[Group]:
+    """Returns at most twelve groups in their order: the best of each model, and then the best of all others."""
+    ordered = [group for group in ordered if group.split == "test"] or ordered
+    models = [group.last["model"] for group in ordered]
+    order = sorted(range(len(ordered)), key=lambda index: (models.index(models[index]) != index, index))
+    return [ordered[index] for index in sorted(order[:MOST])]
 
 
-def groups_table(found: Sequence[Group]) -> str:
-    """Returns groups as a table, without the columns that none of them fills."""
-    columns = zip(_HEAD, *(each.cells() for each in found), strict=True)
+def groups_table(rows: Sequence[Group]) -> str:
+    """Returns groups as a table, without empty columns."""
+    columns = zip(_HEAD, *(group.cells() for group in rows), strict=True)
     head, *rows = zip(*(column for column in columns if {*column[1:]} != {"–"}), strict=True)
     return "\n".join(table(head, rows))
 
@@ -120,10 +123,10 @@ class QualitySection:
     Args:
         title: Its heading.
         file: The file of results.
-        task: The task, as it stands in that file.
-        metric: The metric, likewise.
-        digits: How many decimals are written.
-        text: What stands above the table.
+        task: The task in that file.
+        metric: The metric in that file.
+        digits: The number of decimals.
+        text: The text above the table.
     """
 
     title: str

@@ -1,4 +1,4 @@
-"""The files of results: their columns, what a row must be, and how one is appended. See `results/README.md`."""
+"""The files of results: their columns, the checks of a row, and how one is appended. See `results/README.md`."""
 
 import csv
 import datetime
@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from benchmarks import report
-from benchmarks.process import ROOT
+from benchmarks.runner import report
+from benchmarks.runner.process import ROOT
 from zoo.errors import InputError, unknown_name
 
 FOLDER = ROOT / "results"
@@ -38,7 +38,7 @@ def read(name: str, folder: Path = FOLDER) -> list[dict[str, str]]:
     """Returns the rows of a file of results.
 
     Args:
-        name: The name of the file without its ending, such as `"translation"`.
+        name: The name of the file without its extension, such as `"translation"`.
         folder: The folder of the file.
     """
     with open(folder / f"{name}.csv", encoding="utf-8", newline="") as file:
@@ -46,7 +46,7 @@ def read(name: str, folder: Path = FOLDER) -> list[dict[str, str]]:
 
 
 def problems(name: str, row: Row) -> Iterator[str]:
-    """Yields what is wrong with a row."""
+    """Yields the problems of a row."""
     if differing := {*row} ^ {*COLUMNS[name]}:
         yield f"missing or unknown columns: {', '.join(sorted(map(str, differing)))}"
     for column, cell in row.items():
@@ -64,10 +64,10 @@ def problems(name: str, row: Row) -> Iterator[str]:
 def append(name: str, folder: Path = FOLDER, **cells: object) -> dict[str, str]:
     """Appends a row to a file of results, and returns it.
 
-    Date, commit and hardware are those of today, of this checkout and of this machine unless they are given.
+    Date, commit and hardware default to today, this checkout and this machine.
 
     Args:
-        name: The name of the file without its ending, such as `"translation"`.
+        name: The name of the file without its extension, such as `"translation"`.
         folder: The folder of the file.
         **cells: The cells of the row by column; all others are empty.
 
@@ -91,17 +91,17 @@ def append(name: str, folder: Path = FOLDER, **cells: object) -> dict[str, str]:
 
 
 def newest(rows: Iterable[Row], columns: Sequence[str]) -> list[Row]:
-    """Returns the newest row for each combination of cells in some columns; of two of one day the later one."""
-    found: dict[tuple[str, ...], Row] = {}
+    """Returns the newest row for each combination of cells in some columns; of two on one day, the later one."""
+    by_cells: dict[tuple[str, ...], Row] = {}
     for row in rows:
         key = tuple(row[column] for column in columns)
-        if key not in found or found[key]["date"] <= row["date"]:
-            found[key] = row
-    return [*found.values()]
+        if key not in by_cells or by_cells[key]["date"] <= row["date"]:
+            by_cells[key] = row
+    return [*by_cells.values()]
 
 
 def distance(value: float, goal: str) -> float:
-    """Returns how far a value is from a goal such as `">=4"`, `"<=140"` or `"2±0.15"`; 0 if it reaches it."""
+    """Returns the distance of a value from a goal such as `">=4"`, `"<=140"` or `"2±0.15"`; 0 if it reaches it."""
     if "±" in goal:
         middle, tolerance = map(float, goal.split("±"))
         return max(abs(value - middle) - tolerance, 0.0)
@@ -110,7 +110,7 @@ def distance(value: float, goal: str) -> float:
 
 
 def written_goal(goal: str) -> str:
-    """Returns a goal as it stands on a page."""
+    """Returns a goal as text."""
     if "±" in goal:
         return goal.replace("±", "\u00a0±\u00a0")
     return f"{'≥' if goal.startswith('>=') else '≤'}\u00a0{thousands(f'{float(goal[2:]):g}')}"
@@ -134,6 +134,6 @@ def measured(row: Row) -> str:
 
 
 def missed(what: str, short: Sequence[str], row: Row) -> str:
-    """Returns an item of the list of what fell short: the figures of something, and a link to its lab notes."""
+    """Returns an item of the list of missed goals: figures, and a link to their lab notes."""
     why = f" ([notes](../{NOTES}/{row['note']}))" if row["note"] else ""
     return f"- **{what}**: {'; '.join(short)}{why}"

@@ -1,11 +1,10 @@
-"""What layers, training, decoding and serving cost: figures beside their goals, the newest on each kind of hardware."""
+"""Speed, memory and size: figures and their goals, the newest on each kind of hardware."""
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.report import table
 from benchmarks.results.rows import (
     COLUMNS,
     FOLDER,
@@ -20,24 +19,25 @@ from benchmarks.results.rows import (
     thousands,
     written_goal,
 )
+from benchmarks.runner.report import table
 
 _HEAD = "what|measured|found|goal|reached|hardware|when".split("|")
 _KEY = ("task", "model", "settings", "metric")
 
 
 def contestant(row: Row) -> str:
-    """Returns what was measured within a task: the model, unless it is the library itself, and the settings."""
+    """Returns the contestant of a row: the model, unless it is the library itself, and the settings."""
     model = "" if row["model"] in ("zoo", "keras") else f"`{row['model']}`"
     return joined(model, row["settings"].replace("--", ""))
 
 
 def what(row: Row) -> str:
-    """Returns what was measured: case, contestant and settings."""
+    """Returns the measurement of a row: task, contestant and settings."""
     return joined(row["task"], contestant(row))
 
 
 def unit(row: Row) -> str:
-    """Returns the unit, as it follows a number."""
+    """Returns the unit, with a space if it follows a number with one."""
     return row["unit"] if row["unit"] in ("×", "%") else f" {row['unit']}" * bool(row["unit"])
 
 
@@ -48,10 +48,10 @@ def value(row: Row) -> str:
 
 
 def gap(row: Row) -> str:
-    """Returns how far a row is from its goal; an empty string if it reaches it, or has none."""
-    found = distance(float(row["value"]), row["goal"]) if row["goal"] else 0.0
+    """Returns the distance of a row from its goal; an empty string if it reaches it, or has none."""
+    missing = distance(float(row["value"]), row["goal"]) if row["goal"] else 0.0
     digits = max(len(number.partition(".")[2]) for number in (row["value"], re.split("[=±]", row["goal"])[-1]))
-    return f"{found:,.{digits}f}{unit(row)}" if round(found, digits) else ""
+    return f"{missing:,.{digits}f}{unit(row)}" if round(missing, digits) else ""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class SpeedSection:
 
     Args:
         title: Its heading.
-        text: What stands above the table.
+        text: The text above the table.
         choice: The rows: files, and regular expressions of task, model, settings and metric joined by `|`.
     """
 
@@ -70,12 +70,12 @@ class SpeedSection:
 
     def rows(self, folder: Path = FOLDER) -> list[Row]:
         """Returns the rows of the table, the newest on each kind of hardware."""
-        found = []
+        chosen: list[Row] = []
         for file, pattern in self.choice:
             rows = newest(read(file, folder), (*_KEY, "hardware"))
             rows = [row for row in rows if re.fullmatch(pattern, "|".join(row[column] for column in _KEY))]
-            found += sorted(rows, key=lambda row: row["task"])
-        return found
+            chosen += sorted(rows, key=lambda row: row["task"])
+        return chosen
 
     def write(self, folder: Path = FOLDER) -> str:
         """Returns the section in Markdown."""
@@ -99,7 +99,7 @@ class SpeedSection:
 
 
 def fell_short(folder: Path = FOLDER) -> Iterator[str]:
-    """Yields an item for each task of which a figure missed its goal when it was last measured, on any hardware."""
+    """Yields an item for each task with a figure whose newest measurement, on any hardware, misses its goal."""
     tasks: dict[str, list[Row]] = {}
     for file, columns in COLUMNS.items():
         if columns is SPEED:

@@ -1,1 +1,1 @@
-"""How a trained model is served: latency, throughput, changes of version, memory, hostile requests."""
+"""Measurements of a served model: latency, throughput, changes of version, memory, hostile requests."""

@@ -1,8 +1,8 @@
 """Measures how trained translators are served: `python -m benchmarks.serving WORKDIR … --text FILE`.
 
-For each work directory: what is felt (the start, one sentence, many clients; beside CTranslate2 behind a server of its
-own), latency over gRPC beside the same call in process, throughput, changes of version, memory, and what hostile
-requests get. The server is a process of its own, and so are its clients.
+For each work directory: the start of a server, one sentence and many clients beside CTranslate2 behind a server of its
+own; latency over gRPC beside the same call in process, throughput, changes of version, memory, and hostile requests.
+The server runs in a process of its own, and so do its clients.
 """
 
 import os
@@ -10,8 +10,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.command import MeasurementParser
-from benchmarks.report import machine_and_commit
+from benchmarks.runner.command import MeasurementParser
+from benchmarks.runner.report import machine_and_commit
 from zoo.runtime.startup import without_greeting
 
 CASES = ("start", "sentence", "clients", "latency", "throughput", "swaps", "soak", "hostile")
@@ -19,17 +19,17 @@ CASES = ("start", "sentence", "clients", "latency", "throughput", "swaps", "soak
 
 def main(arguments=None) -> int:
     """Runs the command; returns its exit status."""
-    parser = MeasurementParser("python -m benchmarks.serving", __doc__, rounds=640, unit="turns of latency")
+    parser = MeasurementParser("serving", __doc__, rounds=640, unit="turns of latency")
     parser.add_argument("workdirs", nargs="+", type=Path, metavar="WORKDIR", help="a trained translator")
     parser.add_argument("--text", required=True, type=Path, help="source sentences, one a line")
     parser.add_argument("--case", action="append", choices=CASES, help="a case, more than once for several (all)")
     parser.add_argument("--seconds", type=float, help="how long throughput (60), swaps (120) and soak (600) last")
     parser.add_count("connections", 10_000, "that hostile opens and drops")
     parser.add_count("starts", 5, "times that each server is started")
-    parser.add_count("turns", 10, "times that each sentence is asked for")
+    parser.add_count("turns", 10, "times that each sentence is sent")
     parser.add_argument("--load_seconds", type=float, default=10.0, help="of each number of clients, and rate (10)")
     parser.add_argument("--plot", type=Path, help="file for a picture of the waits of clients")
-    parser.add_argument("--exports", type=Path, help="where exports are stored, and found the next time (nowhere)")
+    parser.add_argument("--exports", type=Path, help="folder that keeps the exports for the next run (none)")
     options = parser.parse_args(arguments)
     if len({path.resolve().name for path in options.workdirs}) < len(options.workdirs):
         parser.error("work directories must have different names")
@@ -39,11 +39,11 @@ def main(arguments=None) -> int:
     if not options.text.is_file() or not options.text.read_text(encoding="utf-8").strip():
         parser.error(f"{options.text} is no file of sentences")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # the targets are about processors
+    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # the goals are those of processors
     with without_greeting():
-        from benchmarks.serving import cases, felt
+        from benchmarks.serving import beside_ctranslate2, cases
         from benchmarks.serving.exports import Exports
-    measures = {**felt.CASES, **cases.CASES}
+    measures = {**beside_ctranslate2.CASES, **cases.CASES}
     with tempfile.TemporaryDirectory() as folder:
         print(f"{machine_and_commit()}.", flush=True)
         for workdir in options.workdirs:

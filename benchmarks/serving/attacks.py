@@ -1,4 +1,4 @@
-"""Hostile requests, and what the stock server answers to them.
+"""Hostile requests, and the responses of the stock server to them.
 
 The expected codes are those of the stock server's sources (`predict_util.cc`, `server_core.cc`) and of gRPC itself.
 """
@@ -10,38 +10,38 @@ from typing import NamedTuple
 import grpc
 import numpy as np
 
-from benchmarks.serving.questions import METHOD, question
+from benchmarks.serving.protocol import METHOD, predict_request
 from benchmarks.serving.server import OPTIONS, SECONDS, Server, serving
 from export.wire.protos import predict_pb2
 from export.wire.tensors import to_proto
 
-LARGE, LIMIT = 24 << 20, 16 << 20  # bytes of a large message, and of the largest where there is less of a limit
+LARGE, LIMIT = 24 << 20, 16 << 20  # bytes of a large message, and of the limit of `too_large`
 
 
 class Attack(NamedTuple):
-    """Something sent, what came of it, and what the stock server does."""
+    """A hostile request or connection: its description, our status, and that of the stock server."""
 
     sent: str
-    got: str  # the status, or what became of the connection
-    stock: str  # the same of the stock server
+    got: str
+    stock: str
     message: str = ""
 
 
 def requests(server: Server) -> list[Attack]:
-    """Returns what became of all requests but `too_large`."""
-    return [_ask(server, *each) for each in _requests()]
+    """Sends all requests but `too_large`."""
+    return [_send(server, *arguments) for arguments in _requests()]
 
 
 def too_large(base: Path) -> Attack:
-    """Returns what became of a large message to a server with a limit."""
+    """Sends a large message to a server with a limit."""
     limit = f"--grpc_channel_arguments=grpc.max_receive_message_length={LIMIT}"
     with serving(base, limit, "--enable_model_warmup=false") as server:
         sent = f"{LARGE >> 20} MiB where {LIMIT >> 20} are allowed"
-        return _ask(server, sent, "RESOURCE_EXHAUSTED", _changed(text=np.zeros(LARGE // 4, np.float32)))
+        return _send(server, sent, "RESOURCE_EXHAUSTED", _changed(text=np.zeros(LARGE // 4, np.float32)))
 
 
 def _requests():
-    """Yields what is sent, the stock server's status, and the request."""
+    """Yields the description of a request, the stock server's status, and the request."""
     yield "the wrong type", "INVALID_ARGUMENT", _changed(text=np.zeros(1, np.float32))
     yield "the wrong input", "INVALID_ARGUMENT", _changed(words=[b"A man."])
     yield "an input too many", "INVALID_ARGUMENT", _changed(text=[b"A man."], words=[b"A man."])
@@ -58,8 +58,8 @@ def _requests():
 
 
 def _changed(**inputs) -> predict_pb2.PredictRequest:
-    """Returns a good request with these inputs instead."""
-    request = question(["A man."])
+    """Returns a valid request with these inputs instead of its own."""
+    request = predict_request(["A man."])
     request.inputs.clear()
     for name, values in inputs.items():
         request.inputs[name].CopyFrom(to_proto(np.asarray(values), as_content=True))
@@ -67,10 +67,8 @@ def _changed(**inputs) -> predict_pb2.PredictRequest:
 
 
 def _named(output_filter: str = "", version: int = 0, **names) -> predict_pb2.PredictRequest:
-    """Returns a good request that names something else."""
-    request = question(["A man."])
-    if output_filter:
-        request.output_filter.append(output_filter)
+    """Returns a valid request with another name in its specification of the model or its filter of outputs."""
+    request = predict_request(["A man."], [output_filter] if output_filter else ())
     if version:
         request.model_spec.version.value = version
     for field, name in names.items():
@@ -78,7 +76,7 @@ def _named(output_filter: str = "", version: int = 0, **names) -> predict_pb2.Pr
     return request
 
 
-def _ask(server: Server, sent: str, stock: str, request: predict_pb2.PredictRequest | bytes) -> Attack:
+def _send(server: Server, sent: str, stock: str, request: predict_pb2.PredictRequest | bytes) -> Attack:
     data = request if isinstance(request, bytes) else request.SerializeToString()
     began = time.monotonic()
     with grpc.insecure_channel(server.address, OPTIONS) as channel:

@@ -1,7 +1,7 @@
-"""Clients in a process of their own that ask a server one question after the other, and what came of it.
+"""Clients of a server, in a process of their own.
 
-Both sides of the protocol: a request with a number starts so many `clients`, each on its own connection; the next one,
-with 0, stops them, and is answered with what they got.
+In a closed loop each client waits for its response before it sends its next request. In an open loop requests are sent
+at a fixed rate, however late the earlier responses are; only this shows how long people wait for an overloaded server.
 """
 
 import itertools
@@ -17,143 +17,214 @@ from typing import Any
 import grpc
 import numpy as np
 
-from benchmarks.process import Process
-from benchmarks.serving.questions import METHOD, Response, question, read
-from benchmarks.serving.server import OPTIONS
-from benchmarks.worker import Channel
-from export.wire.protos import predict_pb2
+from benchmarks.runner.process import Process
+from benchmarks.runner.worker import Channel
+from benchmarks.serving.protocol import PROTOCOLS, Protocol, Response
+from benchmarks.serving.server import OPTIONS, SECONDS
 
-SECONDS = 60  # for an answer
+PERCENTILES = (50, 95, 99, 100)
 
 
 @dataclass(frozen=True)
 class Counted:
-    """An answer that clients got: to which question, from which version, and how often."""
+    """A response: to which request, by which version of the model, and how often it was received."""
 
-    question: int
+    request: int
     version: int
-    answer: Response
+    response: Response
     count: int
 
 
 @dataclass(frozen=True)
 class Tally:
-    """What clients got."""
+    """What clients received.
 
-    seconds: float  # how long they asked
+    Attributes:
+        seconds: How long they sent requests.
+        counted: The responses.
+        failures: How often each error was received instead of a response.
+        milliseconds: The latency of responses at `PERCENTILES`.
+    """
+
+    seconds: float
     counted: Sequence[Counted]
-    failures: Mapping[str, int]  # how often each status came instead of one
-    milliseconds: tuple[float, float, float]  # median, 99 % and longest wait
+    failures: Mapping[str, int]
+    milliseconds: tuple[float, ...]
+
+    @classmethod
+    def of(cls, outcome: Mapping[str, Any]) -> "Tally":
+        """Returns the tally that `Load` sends as plain data."""
+        counted = [
+            Counted(request, version, Response(tuple(texts), tuple(log_probs)), count)
+            for request, version, texts, log_probs, count in outcome["responses"]
+        ]
+        return cls(outcome["seconds"], counted, outcome["failures"], tuple(outcome["milliseconds"]))
 
     @property
-    def answers(self) -> int:
-        """How many questions were answered."""
-        return sum(each.count for each in self.counted)
+    def responses(self) -> int:
+        """The number of responses."""
+        return sum(item.count for item in self.counted)
 
     @property
     def failed(self) -> int:
-        """How many were not."""
+        """The number of requests that failed."""
         return sum(self.failures.values())
 
     @property
     def rate(self) -> float:
-        """Answers in a second."""
-        return self.answers / self.seconds
+        """Responses in a second."""
+        return self.responses / self.seconds
 
     @property
     def failure_lines(self) -> list[str]:
-        """A line for each status."""
+        """A line for each error."""
         return [f"- {count} × {failure}" for failure, count in self.failures.items()]
 
     def wrong(self, expected: Callable[[int], Sequence[Response]]) -> int:
-        """Returns how many answers are not, whole, those that are `expected` of the version that answered."""
-        return sum(each.count for each in self.counted if not each.answer.agrees(expected(each.version)[each.question]))
+        """Returns how many responses differ from those that `expected` returns for the version that answered."""
+        return sum(
+            item.count for item in self.counted if not item.response.agrees(expected(item.version)[item.request])
+        )
 
 
 class Clients(Process):
-    """A process of clients of one server that ask questions of some sentences each in turn; to be closed."""
+    """A process with clients of one server, to be closed. They send the requests, some sentences each, in turn."""
 
-    def __init__(self, address: str, questions: Sequence[Sequence[str]]):
-        task = {"adapter": "benchmarks.serving.clients:ask_in_turn", "address": address}
-        task["questions"] = [list(texts) for texts in questions]
-        super().__init__([sys.executable, "-m", "benchmarks.worker", json.dumps(task)])
+    def __init__(self, address: str, requests: Sequence[Sequence[str]], protocol: str = "predict"):
+        task = {"adapter": "benchmarks.serving.clients:serve", "address": address, "protocol": protocol}
+        task["requests"] = [list(texts) for texts in requests]
+        super().__init__([sys.executable, "-m", "benchmarks.runner.worker", json.dumps(task)])
         self.answer()
 
+    def answer_each(self) -> list[Response]:
+        """Returns the response to each request when one client sends them, one after the other."""
+        responses = self.ask(alone=True)["responses"]
+        return [Response(tuple(texts), tuple(log_probs)) for texts, log_probs in responses]
+
     def start(self, count: int) -> None:
-        """Lets so many clients ask from now on."""
+        """Starts a closed loop of `count` clients."""
         self.ask(clients=count)
 
     def stop(self) -> Tally:
-        """Stops them; returns what they got since `start`."""
-        outcome = self.ask(clients=0)
-        counted = [
-            Counted(index, version, Response(tuple(texts), tuple(log_probs)), count)
-            for index, version, texts, log_probs, count in outcome["answers"]
-        ]
-        return Tally(outcome["seconds"], counted, Counter(outcome["failures"]), tuple(outcome["milliseconds"]))
+        """Stops the closed loop and returns what its clients received."""
+        return Tally.of(self.ask(stop=True))
 
-    def ask_for(self, count: int, seconds: float) -> Tally:
-        """Lets so many clients ask for some time; returns what they got."""
+    def run(self, count: int, seconds: float) -> Tally:
+        """Returns what the clients of a closed loop receive within some seconds."""
         self.start(count)
         time.sleep(seconds)
         return self.stop()
 
+    def at_rate(self, rate: float, seconds: float) -> Tally:
+        """Returns what is received in an open loop of `rate` requests a second."""
+        return Tally.of(self.ask(rate=rate, seconds=seconds))
 
-class RunningClients:
-    """Clients at work until they are stopped; all together ask the serialized questions in turn."""
 
-    def __init__(self, address: str, questions: Sequence[bytes], count: int):
-        self._address, self._questions = address, questions
-        self._numbers = itertools.count()
-        self._stopped = threading.Event()
-        self._answers: Counter = Counter()
+class Load:
+    """The process's side of `Clients`: sends requests to one server and counts its responses."""
+
+    def __init__(self, address: str, protocol: Protocol, requests: Sequence[Sequence[str]]):
+        self._address, self._protocol = address, protocol
+        self._requests = [protocol.write(texts) for texts in requests]
+        self._lock = threading.Lock()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._numbers, self._stopped = itertools.count(), threading.Event()
+        self._responses: Counter = Counter()
         self._failures: Counter = Counter()
         self._seconds: list[float] = []
-        self._lock = threading.Lock()
-        self._began = time.monotonic()
-        self._threads = [threading.Thread(target=self._work) for _ in range(count)]
+        self._threads: list[threading.Thread] = []
+        self._began = time.perf_counter()
+
+    def _channel(self) -> grpc.Channel:
+        return grpc.insecure_channel(self._address, OPTIONS)
+
+    def _call(self, channel: grpc.Channel) -> Any:
+        return channel.unary_unary(self._protocol.method)
+
+    def answer_each(self) -> list[Response]:
+        """Returns the response to each request, sent one after the other."""
+        with self._channel() as channel:
+            call = self._call(channel)
+            return [self._protocol.read(call(request, timeout=SECONDS))[1] for request in self._requests]
+
+    def start(self, clients: int) -> None:
+        """Starts a closed loop."""
+        self._begin()
+        self._threads = [threading.Thread(target=self._work) for _ in range(clients)]
         for thread in self._threads:
             thread.start()
 
+    def _work(self) -> None:
+        with self._channel() as channel:
+            call = self._call(channel)
+            while True:  # at least once, however soon the loop is stopped
+                index, began = next(self._numbers) % len(self._requests), time.perf_counter()
+                self._count(index, began, lambda index=index: call(self._requests[index], timeout=SECONDS))
+                if self._stopped.is_set():
+                    return
+
     def stop(self) -> dict[str, Any]:
-        """Stops them once they have their answers, and returns what they got."""
+        """Stops the closed loop once all clients have their responses, and returns a tally as plain data."""
         self._stopped.set()
         for thread in self._threads:
             thread.join()
+        return self._tally()
+
+    def at_rate(self, rate: float, seconds: float) -> dict[str, Any]:
+        """Sends requests at a rate, and returns a tally as plain data; a latency begins when a request is due."""
+        self._begin()
+        count, pending = max(1, int(rate * seconds)), threading.Semaphore(0)
+        with self._channel() as channel:
+            call = self._call(channel)
+            for number in range(count):
+                index, due = number % len(self._requests), self._began + number / rate
+                time.sleep(max(0.0, due - time.perf_counter()))
+
+                def done(future: grpc.Future, index: int = index, due: float = due) -> None:
+                    self._count(index, due, future.result)
+                    pending.release()
+
+                call.future(self._requests[index], timeout=SECONDS).add_done_callback(done)
+            for _ in range(count):
+                pending.acquire()
+            return self._tally()
+
+    def _count(self, index: int, began: float, receive: Callable[[], bytes]) -> None:
+        """Counts what `receive` returns, or the error that it raises."""
+        try:
+            key, counter = (index, *self._protocol.read(receive())), self._responses
+        except grpc.RpcError as error:
+            key, counter = f"{error.code().name}: {error.details()}", self._failures
+        except ValueError as error:
+            key, counter = f"unreadable response: {error!r}", self._failures
+        with self._lock:
+            counter[key] += 1
+            if counter is self._responses:
+                self._seconds.append(time.perf_counter() - began)
+
+    def _tally(self) -> dict[str, Any]:
+        latencies = 1000 * np.percentile(self._seconds or [np.inf], PERCENTILES)
         return {
-            "seconds": time.monotonic() - self._began,
-            "answers": [[index, version, *answer, count] for (index, version, answer), count in self._answers.items()],
+            "seconds": time.perf_counter() - self._began,
+            "responses": [[*key[:2], *key[2], count] for key, count in self._responses.items()],
             "failures": dict(self._failures),
-            "milliseconds": [1000 * value for value in np.percentile(self._seconds or [0.0], [50, 99, 100])],
+            "milliseconds": latencies.tolist(),
         }
 
-    def _work(self) -> None:
-        with grpc.insecure_channel(self._address, OPTIONS) as channel:
-            ask = channel.unary_unary(METHOD, response_deserializer=predict_pb2.PredictResponse.FromString)
-            self._ask_once(ask)  # however soon they are stopped
-            while not self._stopped.is_set():
-                self._ask_once(ask)
 
-    def _ask_once(self, ask: Callable) -> None:
-        index = next(self._numbers) % len(self._questions)
-        began = time.monotonic()
-        try:
-            outcome, counter = (index, *read(ask(self._questions[index], timeout=SECONDS))), self._answers
-        except grpc.RpcError as error:
-            outcome, counter = f"{error.code().name}: {error.details()}", self._failures
-        except ValueError as error:
-            outcome, counter = f"no answer that can be read: {error!r}", self._failures
-        with self._lock:
-            counter[outcome] += 1
-            self._seconds.append(time.monotonic() - began)
-
-
-def ask_in_turn(channel: Channel) -> None:
-    """Lets clients ask the `questions` of the task, some sentences each, at its `address`."""
-    questions = [question(texts).SerializeToString() for texts in channel.task["questions"]]
+def serve(channel: Channel) -> None:
+    """Sends the `requests` of the task to the server at its `address`, as each message of `Clients` requires."""
+    task = channel.task
+    load = Load(task["address"], PROTOCOLS[task["protocol"]], task["requests"])
     channel.introduce()
-    while (request := channel.receive()) is not None:
-        clients = RunningClients(channel.task["address"], questions, request["clients"])
-        channel.send()
-        channel.receive()
-        channel.send(**clients.stop())
+    while (message := channel.receive()) is not None:
+        if "alone" in message:
+            channel.send(responses=load.answer_each())
+        elif "clients" in message:
+            load.start(message["clients"])
+            channel.send()
+        else:
+            channel.send(**(load.at_rate(**message) if "rate" in message else load.stop()))
+    load.stop()

@@ -1,6 +1,6 @@
 """Hostile connections: broken off, dropped by the thousand, or hardly read from.
 
-They speak HTTP/2 over a bare socket, since no library would break its rules (RFC 9113, sections 3.4 and 4.1; RFC 7541,
+HTTP/2 is written to a bare socket, since no library would break its rules (RFC 9113, sections 3.4 and 4.1; RFC 7541,
 section 6.2.2; gRPC over HTTP2, "Length-Prefixed-Message").
 """
 
@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from benchmarks.serving.attacks import Attack
-from benchmarks.serving.questions import METHOD, question
+from benchmarks.serving.protocol import METHOD, predict_request
 from benchmarks.serving.server import HOST, SECONDS, Server
 
 AT_ONCE = 100  # connections
 READERS, UNREAD = 10, 10  # slow readers, and seconds for which they read nothing
-WINDOW = 65_535  # bytes that a server may send before it is told that some were read
-BUFFER = WINDOW // 4  # bytes that a slow reader holds, unread
+WINDOW = 65_535  # bytes that a server may send before the client acknowledges some
+BUFFER = WINDOW // 4  # bytes of a slow reader's buffer
 CLOSED, DROPPED = "closed", "dropped"
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, SETTINGS = 0, 1, 4
@@ -25,7 +25,7 @@ ACKNOWLEDGED, END_STREAM, END_HEADERS = 1, 1, 4
 
 
 def connect(port: int, receive_buffer: int = 0) -> socket.socket:
-    """Returns a connection on which nothing was said yet; a `receive_buffer` of 0 bytes is the system's default."""
+    """Returns a new connection; a `receive_buffer` of 0 bytes means the system's default."""
     connection = socket.socket()
     connection.settimeout(SECONDS)
     if receive_buffer:
@@ -35,7 +35,7 @@ def connect(port: int, receive_buffer: int = 0) -> socket.socket:
 
 
 def greet(connection: socket.socket) -> None:
-    """Exchanges the greetings of HTTP/2, without which a server hangs up sooner or later."""
+    """Exchanges the prefaces of HTTP/2, without which a server closes the connection."""
     connection.sendall(PREFACE + _frame(SETTINGS, 0, 0, b""))
     if not connection.recv(1):
         raise ConnectionResetError("the server hung up")
@@ -43,7 +43,7 @@ def greet(connection: socket.socket) -> None:
 
 
 def call(message: bytes) -> bytes:
-    """Returns what a client sends, after the greeting, with a serialized request for a prediction."""
+    """Returns the frames of a call with a serialized request."""
     headers = {":method": "POST", ":scheme": "http", ":path": METHOD, ":authority": HOST}
     headers |= {"te": "trailers", "content-type": "application/grpc"}
     fields = b"".join(
@@ -54,14 +54,14 @@ def call(message: bytes) -> bytes:
 
 
 def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
-    """Returns a frame; a payload has at most 16 KiB unless the other side allows more."""
+    """Returns a frame; a payload has at most 16 KiB unless the peer allows more."""
     return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
 
 
 def connections(server: Server, texts: Sequence[str], count: int) -> list[Attack]:
-    """Returns what became of all connections; `count` are opened and dropped."""
+    """Makes all kinds of hostile connections; `count` are opened and dropped."""
     return [
-        _break_off(server, "a frame that breaks off", call(question(texts).SerializeToString())[:-1]),
+        _break_off(server, "a frame that breaks off", call(predict_request(texts).SerializeToString())[:-1]),
         _break_off(server, "no HTTP/2", b"GET / HTTP/1.1\r\n\r\n", greeting=False),
         _drop(server, count),
         _read_slowly(server, texts),
@@ -69,7 +69,7 @@ def connections(server: Server, texts: Sequence[str], count: int) -> list[Attack
 
 
 def _break_off(server: Server, sent: str, data: bytes, greeting: bool = True) -> Attack:
-    """Sends bytes and nothing after them; then waits for the server to hang up."""
+    """Sends bytes and nothing after them; then waits for the server to close the connection."""
     with connect(server.port) as connection:
         if greeting:
             greet(connection)
@@ -86,8 +86,8 @@ def _break_off(server: Server, sent: str, data: bytes, greeting: bool = True) ->
 
 
 def _drop(server: Server, count: int) -> Attack:
-    """Opens connections, so many at once, and resets them in the midst of a request."""
-    data, made = call(question(["A man."]).SerializeToString())[:-1], 0
+    """Opens connections, `AT_ONCE` at a time, and resets them in the middle of a request."""
+    data, made = call(predict_request(["A man."]).SerializeToString())[:-1], 0
     sent = f"{count:,} connections, {AT_ONCE} at a time"
     for start in range(0, count, AT_ONCE):
         opened: list[socket.socket] = []
@@ -101,17 +101,17 @@ def _drop(server: Server, count: int) -> Attack:
             return Attack(sent, f"{made:,} made", DROPPED, str(error))
         finally:
             for connection in opened:
-                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # no goodbye
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset
                 connection.close()
     return Attack(sent, DROPPED, DROPPED)
 
 
 def _read_slowly(server: Server, texts: Sequence[str]) -> Attack:
-    """Asks for long answers, reads nothing for a while, and then what the server may send.
+    """Requests long responses, reads nothing for `UNREAD` seconds, and then a window of each.
 
-    All read at once: gRPC hangs up on who takes nothing for 20 s, and none shall wait for another that long.
+    All readers read at the same time, since gRPC closes a connection that takes nothing for 20 s.
     """
-    request = question(texts)
+    request = predict_request(texts)
     request.model_spec.signature_name = "attention"
     readers = [connect(server.port, receive_buffer=BUFFER) for _ in range(READERS)]
     for connection in readers:
@@ -125,7 +125,7 @@ def _read_slowly(server: Server, texts: Sequence[str]) -> Attack:
 
 
 def _read_window(connection: socket.socket) -> list[str]:
-    """Reads what the server may send; returns why it does not come where it does not."""
+    """Reads a window of bytes; returns a line with the reason if fewer arrive."""
     left = WINDOW
     with connection:
         try:

@@ -17,7 +17,7 @@ WIDTH = 78  # of a usage
 # Parts of other commands, and a script that the page on serving shows.
 INTERNAL = {
     "benchmarks.peers.ctranslate2_server",
-    "benchmarks.worker",
+    "benchmarks.runner.worker",
     "export.check.stock_loader",
     "export.deploy.ssl_config",
 }

@@ -2,8 +2,9 @@
 
 import pytest
 
-from benchmarks import attention, command, report, store
+from benchmarks import attention
 from benchmarks.attention import CASES
+from benchmarks.runner import command, report, store
 from zoo import layers
 
 

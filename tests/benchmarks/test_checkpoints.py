@@ -1,7 +1,7 @@
 """Imported checkpoints beside other software."""
 
 from benchmarks.checkpoints import CASES, GENERATION, TRANSLATION, section
-from benchmarks.report import target_value
+from benchmarks.runner.report import target_value
 
 SECONDS = {"zoo": 2.0, "zoo, in parts": 1.0, "zoo, two at once": 1.0, "transformers": 3.0, "CTranslate2": 0.5}
 

@@ -6,9 +6,10 @@ from types import SimpleNamespace
 import pytest
 from support.tiny_runs import write_text
 
-from benchmarks import command, decoding, peers, store
+from benchmarks import decoding, peers
 from benchmarks.decoding import BATCH, CASES, LENGTH, REQUEST, TEST_SET, TRAINED_CASES
-from benchmarks.environments import REQUIREMENTS
+from benchmarks.runner import command, store
+from benchmarks.runner.environments import REQUIREMENTS
 
 
 def test_targets_count_those_they_are_about():

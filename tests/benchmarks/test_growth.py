@@ -2,8 +2,9 @@
 
 import pytest
 
-from benchmarks import command, growth, store
+from benchmarks import growth
 from benchmarks.growth import CASES, LAYERS, LENGTHS
+from benchmarks.runner import command, store
 from zoo import layers
 
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from benchmarks import __main__ as bench
-from benchmarks import store
+from benchmarks.runner import store
 
 
 def _command(name, asked):

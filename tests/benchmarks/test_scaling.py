@@ -7,7 +7,7 @@ import pytest
 from benchmarks import scaling
 from benchmarks.scaling import Hardware, Mesh, Work, best, last_that_pays, meshes, predict
 
-WORK = Work(weights=1_000_000, operations=2e6, kept=1000, features=512, sums=10)
+WORK = Work(weights=1_000_000, operations=2e6, activations=1000, features=512, sums=10)
 DEVICE = Hardware(peak=1e12, memory=1e9, link=1e9, group=4, network=1e8, latency=0, source="made up")
 
 

@@ -7,10 +7,11 @@ import keras
 import pytest
 from support.tiny_runs import write_text
 
-from benchmarks import command, peers, store, training, zoo_adapter
-from benchmarks.case import ZOO
-from benchmarks.environments import REQUIREMENTS
+from benchmarks import peers, training, zoo_adapter
 from benchmarks.peers.batches import END, PAD, START, text_batches
+from benchmarks.runner import command, store
+from benchmarks.runner.case import ZOO
+from benchmarks.runner.environments import REQUIREMENTS
 from benchmarks.training import CASES, PRECISIONS, epoch_case
 
 PEERS = Path(peers.__file__).parent
@@ -70,7 +71,7 @@ def test_adapters_import_nothing_of_this_project_but_the_protocol():
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or "."] if isinstance(node, ast.ImportFrom) else []
             ours = [name for name in names if name.split(".")[0] in ("zoo", "training", "export", "benchmarks", "")]
-            allowed = ("benchmarks.peers", "benchmarks.worker", "benchmarks.memory")
+            allowed = ("benchmarks.peers", "benchmarks.runner.worker", "benchmarks.runner.memory")
             assert all(name.startswith(allowed) for name in ours), file
 
 

@@ -4,8 +4,7 @@ import time
 import pytest
 
 from benchmarks.faults.__main__ import CASES, SECONDS, main
-from benchmarks.faults.case import Attempt, Case
-from benchmarks.faults.table import run_cases
+from benchmarks.faults.table import Attempt, Case, run_cases
 
 
 def case(attempts, tried="a lamp: dropped", tries=7, seconds=5.0):
@@ -19,7 +18,7 @@ def holds(stage):
 
 def breaks_twice(stage):
     for index in itertools.count():
-        yield Attempt(index not in (2, 5), f"fall {index}", seen="shards" if index == 5 else "")
+        yield Attempt(index not in (2, 5), f"fall {index}", measurement="shards" if index == 5 else "")
 
 
 def raises(stage):

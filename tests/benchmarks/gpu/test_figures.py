@@ -13,7 +13,7 @@ from benchmarks.gpu.figure import JAX, OURS, TORCH
 from benchmarks.gpu.goals import goals
 from benchmarks.gpu.results import Results
 from benchmarks.gpu.trace import Kernel, kernels_of, write_kernels
-from benchmarks.peers.attention_kinds import lengths_of, operations, visible_pairs
+from benchmarks.peers.attention_kinds import attended_pairs, lengths_of, operations
 from training.hardware.peaks import PEAKS
 
 
@@ -48,7 +48,7 @@ def test_the_language_model_has_124_million_weights():
 
 
 def test_every_goal_is_of_a_figure_of_the_plan(results):
-    assert {goal.found for goal in goals(results)} == {"not yet measured"}
+    assert {goal.value for goal in goals(results)} == {"not yet measured"}
     for figure in plan.figures():
         results.write(figure.name, figure.contestant, rate=10.0, share_of_peak=0.45, peak_memory=5e9, ready=20.0)
     found = goals(results)
@@ -62,7 +62,7 @@ def test_ours_counts_with_the_better_of_its_layers(results):
     results.write(name, OURS, rate=3.0)
     results.write(name, f"{OURS}, SlidingWindowAttention", rate=9.5)
     (goal,) = (goal for goal in goals(results) if goal.what.startswith(name))
-    assert goal.met and "0.95×" in goal.found
+    assert goal.met and "0.95×" in goal.value
 
 
 def test_a_figure_is_described_by_its_median_and_the_share_of_the_peak():
@@ -125,9 +125,9 @@ def test_pairs_are_counted_as_they_see_each_other():
         "additive": np.ones((7, 7), bool),
     }
     for kind, mask in masks.items():
-        assert visible_pairs({**task, "attention": kind}) == 2 * mask.sum(), kind
+        assert attended_pairs({**task, "attention": kind}) == 2 * mask.sum(), kind
     padded = {**task, "attention": "padded"}
-    assert lengths_of(padded).tolist() == [3, 7] and visible_pairs(padded) == 7 * (3 + 7)
+    assert lengths_of(padded).tolist() == [3, 7] and attended_pairs(padded) == 7 * (3 + 7)
     assert operations(padded) == 70 * 3 * 6 * 2 * 5 and operations({**task, "attention": "additive"}) == 0
 
 

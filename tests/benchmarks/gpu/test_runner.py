@@ -9,7 +9,7 @@ import pytest
 from benchmarks.gpu.figure import JAX, OURS, TORCH, Figure
 from benchmarks.gpu.results import COLUMNS, Results
 from benchmarks.gpu.runner import RESERVE, Runner
-from benchmarks.process import Failed, Process
+from benchmarks.runner.process import Failed, Process
 
 PEER = "a peer"
 

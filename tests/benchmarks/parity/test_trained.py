@@ -2,20 +2,25 @@
 
 import itertools
 
+import pytest
+
 from benchmarks.parity import train_marian, trained
 from benchmarks.parity.train_marian import Recipe, _batches
 
 
 def test_missing_text_is_named(tmp_path, capsys, monkeypatch):
+    def refused(command, arguments):
+        with pytest.raises(SystemExit, match="2"):
+            command.main(arguments)
+        return capsys.readouterr().err
+
     monkeypatch.setattr(train_marian, "PACKAGES", ("no_such_package",))
     arguments = ["--text", str(tmp_path), "--output", str(tmp_path / "out")]
-    assert train_marian.main(arguments) == 2
-    assert "no_such_package" in capsys.readouterr().err
+    assert "no_such_package" in refused(train_marian, arguments)
     monkeypatch.setattr(train_marian, "PACKAGES", ())
-    assert train_marian.main(arguments) == 2
-    assert f"Received: {tmp_path}" in capsys.readouterr().err
-    assert trained.main(["--checkpoint", str(tmp_path), "--text", str(tmp_path)]) == 2
-    assert f"There must be {tmp_path / 'config.json'}, {tmp_path / 'test.en'}" in capsys.readouterr().err
+    assert f"Received: {tmp_path}" in refused(train_marian, arguments)
+    missing = f"{tmp_path / 'config.json'}, {tmp_path / 'test.en'}"
+    assert missing in refused(trained, ["--checkpoint", str(tmp_path), "--text", str(tmp_path)])
     assert not list(tmp_path.iterdir())
 
 

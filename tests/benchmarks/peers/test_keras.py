@@ -13,7 +13,7 @@ import tensorflow as tf
 from benchmarks import attention, growth
 from benchmarks.peers import keras as adapter
 from benchmarks.peers.attention_pass import random_arrays, tiny_sizes
-from benchmarks.worker import Unavailable
+from benchmarks.runner.worker import Unavailable
 
 LAYERS = {
     f"{case.name}, {each.label}": each

@@ -1,4 +1,4 @@
-"""The cases of serving: what makes each say "missed", and that server, clients and attacks work on a toy model."""
+"""The cases of serving: when each goal is missed, and that server, clients and attacks work on a toy model."""
 
 import argparse
 from pathlib import Path
@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from benchmarks.process import Failed
+from benchmarks.runner.process import Failed
 from benchmarks.serving import __main__ as command
-from benchmarks.serving import attacks, cases, connections, felt
+from benchmarks.serving import attacks, beside_ctranslate2, cases, connections
 from benchmarks.serving import server as servers
 from benchmarks.serving.attacks import Attack
 from benchmarks.serving.clients import Clients, Counted, Tally
 from benchmarks.serving.exports import Exports, in_process
-from benchmarks.serving.questions import MODEL, Response
+from benchmarks.serving.protocol import MODEL, Response
 from export.serve import ModelServer
 
 LONG, SHORT = Response(("ein Mann",), (-1.0,)), Response(("ein",), (-0.5,))
@@ -21,9 +21,9 @@ WRONG = Response(("eine Frau",), (-1.0,))
 
 
 def tally(*got, failures=None, seconds=1.0):
-    """Returns what clients got: versions with answers to the only question."""
-    counted = [Counted(0, version, answer, 10) for version, answer in got]
-    return Tally(seconds, counted, failures or {}, (1.0, 2.0, 3.0))
+    """Returns what clients got: versions with responses to the only request."""
+    counted = [Counted(0, version, response, 10) for version, response in got]
+    return Tally(seconds, counted, failures or {}, (1.0, 1.5, 2.0, 3.0))
 
 
 FINE, FAILED = tally((1, LONG)), tally((1, LONG), failures={"UNAVAILABLE: gone": 1})
@@ -129,18 +129,23 @@ def running(toy):
 
 @pytest.mark.nightly
 def test_clients_count_answers_and_failures(running, toy):
-    questions = [["ein Mann"], ["eine Frau", "am Meer"]]
-    expected = list(map(in_process(toy / "1"), questions))
+    requests = [["ein Mann"], ["eine Frau", "am Meer"]]
+    expected = list(map(in_process(toy / "1"), requests))
     assert expected[1] == Response(("EINE FRAU", "AM MEER"), (-9.0, -7.0))
-    with Clients(running.address, questions) as clients:
-        found = clients.ask_for(3, 0.2)
-        assert found.answers >= 3 and found.failed == 0
+    with Clients(running.address, requests) as clients:
+        found = clients.run(3, 0.2)
+        assert clients.answer_each() == expected
+        assert found.responses >= 3 and found.failed == 0
         assert {each.version for each in found.counted} == {1}
         assert found.wrong(lambda _: expected) == 0
-        assert found.wrong(lambda _: expected[::-1]) == found.answers
-    with Clients(f"{servers.HOST}:1", questions) as clients:
-        found = clients.ask_for(1, 0.0)
-        assert found.answers == 0 and found.failed >= 1
+        assert found.wrong(lambda _: expected[::-1]) == found.responses
+        found = clients.at_rate(100, 0.1)
+        assert found.responses == 10 and found.wrong(lambda _: expected) == 0
+    with Clients(running.address, requests, "predict text") as clients:
+        assert clients.answer_each() == [Response(each.texts) for each in expected]
+    with Clients(f"{servers.HOST}:1", requests) as clients:
+        found = clients.run(1, 0.0)
+        assert found.responses == 0 and found.failed >= 1
         assert "UNAVAILABLE" in str(found.failures)
 
 
@@ -194,7 +199,7 @@ def test_exports_are_made_once(monkeypatch, tmp_path):
     text = tmp_path / "text"
     text.write_text("Ein Mann.\n\nEine Frau.\n", encoding="utf-8")
     exports = Exports(Path("runs/en-de"), tmp_path, text)
-    assert exports.questions == [["Ein Mann."], ["Eine Frau."]]
+    assert exports.requests == [["Ein Mann."], ["Eine Frau."]]
     assert exports.base(max_length=3) == exports.base(max_length=3) != exports.base()
     assert made == [(Path("runs/en-de"), {"max_length": 3}), (Path("runs/en-de"), {})]
 
@@ -214,4 +219,4 @@ def test_command_with_bad_arguments(tmp_path, monkeypatch, capsys):
             command.main(arguments)
         message = capsys.readouterr().err
         assert error.value.code == 2 and all(word in message for word in words)
-    assert (*felt.CASES, *cases.CASES) == command.CASES
+    assert (*beside_ctranslate2.CASES, *cases.CASES) == command.CASES

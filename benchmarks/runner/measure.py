@@ -1,4 +1,4 @@
-"""Runs a case: starts every contestant in a process, lets them take turns, and returns what was found as plain data."""
+"""Measures a case: starts each contestant in a process, lets them take turns, and returns plain data."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -6,27 +6,27 @@ from typing import Any
 
 from tqdm import tqdm
 
-from benchmarks.case import Case, Contestant
-from benchmarks.process import Failed, Process
-from benchmarks.report import machine_and_commit, median_of
+from benchmarks.runner.case import Case, Contestant
+from benchmarks.runner.process import Failed, Process
+from benchmarks.runner.report import machine_and_commit, median_of
 
 Result = dict[str, Any]
 
 
 def measure(case: Case, rounds: int = 15, threads: int = 0, tiny: bool = False, starts: int = 1) -> Result:
-    """Returns the measurements of a case, one group after the other: all at once would not fit into memory.
+    """Returns the measurements of a case, one group after the other, since all at once would not fit into memory.
 
     Args:
         case: The case.
-        rounds: Turns that count.
-        threads: Threads of each contestant; 0 leaves them to its library.
-        tiny: Whether sizes are tiny, to see that everything runs.
+        rounds: The number of turns that are measured.
+        threads: Threads of each contestant; with 0 its library chooses their number.
+        tiny: Whether sizes are tiny, to test that everything runs.
         starts: Processes that each contestant starts, one after the other; the last one takes turns.
 
     Returns:
         `where`, `results` and, of each contestant in its fastest group, `fastest`: by label `seconds` and `processor`
         (time of all processors), a list with a number for each turn, `extra_memory`, one with a number for each start,
-        `last`, what the last turn answered, and what the contestant said when it started; or why it has `failed`.
+        `last`, the response of the last turn, and the introduction of the contestant; or the reason in `failed`.
     """
     measurements: Result = {"where": machine_and_commit(), "results": {}, "fastest": {}}
 
@@ -37,13 +37,13 @@ def measure(case: Case, rounds: int = 15, threads: int = 0, tiny: bool = False, 
         members = [contestant for contestant in case.contestants if contestant.group == group]
         measurements["results"] |= take_part(members, group)
     if case.compare_fastest:
-        # A processor that is faster in one minute than in the next would favour one of the groups.
+        # Groups are measured at different times, in which the processor may differ in speed.
         measurements["fastest"] = take_part(fastest_of_each(case, measurements["results"]), "fastest")
     return measurements
 
 
 def is_complete(measurements: Result) -> bool:
-    """Tells whether no contestant failed: of one that did, the reason may be gone the next time."""
+    """Returns whether no contestant failed; others are not stored, since the reason may disappear."""
     return not any("failed" in result for kind in ("results", "fastest") for result in measurements[kind].values())
 
 
@@ -76,7 +76,7 @@ def _measure_group(case, contestants, what, rounds, threads, tiny, starts) -> Re
 
 
 def _start(contestant: Contestant, task: Mapping[str, Any], result: Result, processes: dict[str, Process]) -> None:
-    """Starts a contestant's process, again if it has one, and notes how it introduces itself, or why it cannot."""
+    """Starts or restarts a contestant's process, and stores its introduction, or the reason of its failure."""
     label = contestant.label
     if label in processes:
         processes.pop(label).close()
@@ -97,7 +97,7 @@ def _start(contestant: Contestant, task: Mapping[str, Any], result: Result, proc
 
 
 def _turn(process: Process, result: Result) -> Callable[[], float]:
-    """Returns a function that takes a turn; from the first that fails on it returns NaN, so that others have theirs."""
+    """Returns a function that takes a turn and returns its seconds; after a failure it returns NaN."""
 
     def turn() -> float:
         if "failed" in result:
@@ -117,7 +117,7 @@ def _turn(process: Process, result: Result) -> Callable[[], float]:
 def take_turns(
     contestants: Mapping[str, Callable[[], float]], rounds: int = 15, warm_up: int = 2
 ) -> dict[str, list[float]]:
-    """Returns what each contestant measured after the warm-up: A B A B …, so that noise hits all alike."""
+    """Returns the numbers that contestants measure in turns after the warm-up, A B A B …, so that they share noise."""
     measured: dict[str, list[float]] = {name: [] for name in contestants}
     for turn in tqdm(range(warm_up + rounds), "turns", leave=False, disable=None):
         for name, measure_once in contestants.items():

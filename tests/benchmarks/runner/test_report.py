@@ -2,8 +2,17 @@
 
 import pytest
 
-from benchmarks.case import Case, Contestant, Target
-from benchmarks.report import Column, Goal, Spread, case_section, goals, machine_and_commit, median_of, target_value
+from benchmarks.runner.case import Case, Contestant, Target
+from benchmarks.runner.report import (
+    Column,
+    Goal,
+    Spread,
+    case_section,
+    goals,
+    machine_and_commit,
+    median_of,
+    target_value,
+)
 
 SHORT, LONG = {"length": 16}, {"length": 64}
 CASE = Case(

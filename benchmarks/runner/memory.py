@@ -1,4 +1,4 @@
-"""Memory as the operating system accounts it: a process's peak, and by how much it grows while it does something."""
+"""Resident memory of this process, its peak, and its growth during a function."""
 
 import contextlib
 import ctypes
@@ -12,10 +12,10 @@ _CLEAR = Path("/proc/self/clear_refs")
 
 
 def extra_memory(function: Callable[[], object]) -> int:
-    """Returns how many bytes the process grows by, at most, while `function` runs.
+    """Returns by how many bytes the process grows, at most, while `function` runs.
 
-    Memory that the process has freed but kept is given back first, so that `function` cannot take it unseen. Nothing
-    that another process does counts.
+    Memory that the process has freed is returned to the system first; otherwise `function` could reuse it without
+    growth.
     """
     gc.collect()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc
@@ -28,18 +28,18 @@ def extra_memory(function: Callable[[], object]) -> int:
 
 
 def reset_peak() -> None:
-    """Forgets the former peak; where the system cannot, the peak is that since the process began."""
+    """Resets the peak, if the system can."""
     with contextlib.suppress(OSError):
         _CLEAR.write_text("5", encoding="ascii")  # "reset the peak resident set size", see proc(5)
 
 
 def resident_memory() -> int:
-    """Returns the bytes that this process has in memory."""
+    """Returns the resident bytes of this process."""
     return _field("VmRSS") if _STATUS.exists() else peak_memory()
 
 
 def peak_memory() -> int:
-    """Returns the largest number of bytes that this process ever had in memory."""
+    """Returns the largest number of resident bytes of this process since the last reset."""
     if _STATUS.exists():
         return _field("VmHWM")
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import measure as module
-from benchmarks.case import Case, Contestant
-from benchmarks.measure import fastest_of_each, is_complete, measure, take_turns
-from benchmarks.process import Failed, Process
-from benchmarks.worker import Channel
+from benchmarks.runner import measure as module
+from benchmarks.runner.case import Case, Contestant
+from benchmarks.runner.measure import fastest_of_each, is_complete, measure, take_turns
+from benchmarks.runner.process import Failed, Process
+from benchmarks.runner.worker import Channel
 
 ADAPTER = """
 import itertools
 from benchmarks.peers.batches import serve_training
-from benchmarks.worker import Unavailable
+from benchmarks.runner.worker import Unavailable
 
 def run(channel):
     kind, steps = channel.task["kind"], itertools.count()

@@ -7,15 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import memory
+from benchmarks.runner import memory
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux")
 MEGABYTE = 2**20
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 PROGRAM = """
 import numpy as np
-from benchmarks import memory
+from benchmarks.runner import memory
 
 def function():
     for _ in range(3):

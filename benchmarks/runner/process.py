@@ -1,4 +1,4 @@
-"""The measuring side of the protocol: a process that answers each line of JSON with one; see `benchmarks.worker`."""
+"""The measuring side of the protocol: a process that responds to lines of JSON; see `benchmarks.runner.worker`."""
 
 import contextlib
 import json
@@ -10,17 +10,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Self, cast
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 
 class Failed(Exception):
-    """A contestant gave no number; the text says why."""
+    """A contestant measured nothing; the message is the reason."""
 
 
 class Process:
     """A process, to be closed; its environment is that of this process, with `variables`.
 
-    What it writes to standard error is appended to a `log`, if there is one.
+    Its standard error is appended to the file `log`, if one is passed.
     """
 
     def __init__(self, command: Sequence[str], variables: Mapping[str, str] | None = None, log: Path | None = None):
@@ -48,7 +48,7 @@ class Process:
         self.close()
 
     def close(self) -> None:
-        with contextlib.suppress(BrokenPipeError):  # it has ended by itself
+        with contextlib.suppress(BrokenPipeError):  # the process has ended
             self._requests.close()
         self._process.wait()
         self._answers.close()
@@ -62,15 +62,15 @@ class Process:
         self._process.kill()
 
     def ask(self, within: float | None = None, /, **request: Any) -> dict[str, Any]:
-        """Sends a request and returns the answer; see `answer`."""
-        with contextlib.suppress(BrokenPipeError):  # what it wrote last says why
+        """Sends a request and returns the response; see `answer`."""
+        with contextlib.suppress(BrokenPipeError):  # `answer` raises an error with the reason
             self._requests.write(f"{json.dumps(request)}\n")
             self._requests.flush()
         return self.answer(within)
 
     @contextlib.contextmanager
     def _killed_after(self, seconds: float | None) -> Iterator[threading.Event]:
-        """Kills the process if the block takes longer, and sets the event that is yielded."""
+        """Kills the process and sets the yielded event if the block takes longer."""
         is_late = threading.Event()
 
         def end() -> None:
@@ -86,9 +86,9 @@ class Process:
             watch.cancel()
 
     def answer(self, within: float | None = None) -> dict[str, Any]:
-        """Returns what the process says next; raises `Failed` if that is nothing, or that it is unavailable.
+        """Returns the next response; raises `Failed` if the process ends, or responds that it is unavailable.
 
-        It is killed unless it answers `within` so many seconds.
+        The process is killed unless it responds `within` so many seconds.
         """
         with self._killed_after(within) as is_late:
             line = self._answers.readline()

@@ -1,9 +1,9 @@
-"""Virtual environments for the peers, which do not fit beside TensorFlow or beside one another."""
+"""Virtual environments of the peers, whose requirements conflict with TensorFlow's or one another's."""
 
 import subprocess
 import sys
 
-from benchmarks.process import ROOT, Failed
+from benchmarks.runner.process import ROOT, Failed
 
 FOLDER = ROOT / "runs" / "peers"
 
@@ -27,9 +27,9 @@ REQUIREMENTS = {
 
 
 def python_of(peer: str) -> str:
-    """Returns the Python of a peer's environment, which is made where it is missing or has other pins.
+    """Returns the Python of a peer's environment, which is created if it is missing or has other pins.
 
-    Raises `Failed` if it cannot be made.
+    Raises `Failed` if it cannot be created.
     """
     requirements, folder = REQUIREMENTS[peer], FOLDER / peer
     python, ready = str(folder / "bin" / "python"), folder / ".ready"

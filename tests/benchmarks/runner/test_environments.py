@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchmarks import environments
-from benchmarks.process import Failed
+from benchmarks.runner import environments
+from benchmarks.runner.process import Failed
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What was found, as Markdown: spreads, targets, tables, machine and commit."""
+"""Measurements as Markdown: spreads, targets, tables, machine and commit."""
 
 import math
 import os
@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.case import Case, Contestant, Target
-from benchmarks.process import ROOT
+from benchmarks.runner.case import Case, Contestant, Target
+from benchmarks.runner.process import ROOT
 
 Result = Mapping[str, Any]
-_RATIOS = ("speed", "processor", "memory")  # kinds of targets of which more is better
+_RATIOS = ("speed", "processor", "memory")  # kinds of targets that are better the larger they are
 
 
 @dataclass(frozen=True)
 class Spread:
-    """What several measurements of one thing have in common: the median, and the quartiles."""
+    """Median and quartiles of several measurements."""
 
     median: float
     low: float
@@ -41,17 +41,17 @@ class Spread:
 
 @dataclass(frozen=True)
 class Goal:
-    """Something measured against its target."""
+    """A measured value and its target, as texts."""
 
     what: str
-    found: str  # what came out, in words
-    target: str = "reported"  # what should, in words; "reported" where nothing is asked
-    met: bool | None = None  # whether it did; `None` where nothing is asked, or nothing was measured
+    value: str
+    target: str = "reported"  # "reported" without a target
+    met: bool | None = None  # `None` without a target or a measurement
 
     def __str__(self) -> str:
         """Returns the row of a table."""
         verdict = {None: "", True: "met", False: "missed"}[self.met]
-        return f"| {self.what} | {self.found} | {self.target} | {verdict} |"
+        return f"| {self.what} | {self.value} | {self.target} | {verdict} |"
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,18 @@ class Column:
     """A column of a table of contestants."""
 
     title: str
-    cell: Callable[[Contestant, Result], str]  # from a contestant and its result to what the cell says
+    cell: Callable[[Contestant, Result], str]  # from a contestant and its result to the text of the cell
     is_measured: bool = True  # whether it is empty for a contestant without measurements
+
+    @classmethod
+    def of(cls, field: str, title: str) -> "Column":
+        """Returns the column of a field of contestants, such as `"name"`."""
+        return cls(title, lambda contestant, _: str(getattr(contestant, field)), is_measured=False)
+
+    @classmethod
+    def seconds(cls, title: str, unit: str = "ms", scale: float = 1000.0, digits: int = 1) -> "Column":
+        """Returns the column of the time of a turn, with its quartiles."""
+        return cls(title, lambda _, result: Spread.of(result["seconds"]).text(unit, scale, digits))
 
 
 def table(titles: Iterable[str], rows: Iterable[Sequence[str]]) -> list[str]:
@@ -75,7 +85,7 @@ def goal_table(title: str, goals: Iterable[Goal]) -> list[str]:
 
 
 def contestant_table(case: Case, results: Result, columns: Sequence[Column]) -> list[str]:
-    """Returns the lines of a table with a row for each contestant, or the reason why it was not measured."""
+    """Returns the lines of a table with a row for each contestant: its measurements, or why there are none."""
 
     def row(contestant: Contestant) -> list[str]:
         result = results.get(contestant.label)
@@ -89,9 +99,9 @@ def contestant_table(case: Case, results: Result, columns: Sequence[Column]) -> 
 
 
 def target_value(case: Case, measurements: Result, target: Target) -> float | None:
-    """Returns the number that a target is about, or `None` if it was not measured.
+    """Returns the number of a target, or `None` if it was not measured.
 
-    A target of several groups counts what took turns with one another, where there is such.
+    A target across several groups uses the measurements in which these took turns with one another, if there are any.
     """
     labels = [contestant.label for contestant in case.contestants]
     ours, peers = ([label for label in labels if counts(label)] for counts in (target.is_contestant, target.is_peer))
@@ -111,7 +121,7 @@ def target_value(case: Case, measurements: Result, target: Target) -> float | No
 
 
 def best_median(results: Result, labels: Iterable[str], kind: str = "seconds") -> float | None:
-    """Returns the least median of those of the contestants that were measured; `None` if none was."""
+    """Returns the smallest median of the contestants; `None` if none was measured."""
     medians = [median_of(results.get(label, {}), kind) for label in labels]
     return min((median for median in medians if median is not None), default=None)
 
@@ -122,12 +132,12 @@ def median_of(result: Result, kind: str = "seconds") -> float | None:
 
 
 def goals(case: Case, measurements: Result) -> list[Goal]:
-    """Returns what came of the targets of a case."""
+    """Returns the goals of the targets of a case."""
     return [_goal(target, target_value(case, measurements, target)) for target in case.targets]
 
 
 def _goal(target: Target, value: float | None) -> Goal:
-    # A memory of 1/40 is a ratio of 40, so that more is better, as with speed.
+    # A memory of 1/40 is a ratio of 40, so that larger is better, like speed.
     written = {"speed": "{:.2f}×", "processor": "{:.2f}×", "memory": "1/{:.1f}", "bytes": "{:,.1f} MB"}.get(
         target.kind, "{:.2f}"
     )
@@ -166,7 +176,7 @@ def case_section(
 
 
 def machine_and_commit() -> str:
-    """Returns processor, cores and commit of this measurement, and how busy the machine was before it."""
+    """Returns the processor, its cores, the commit and the load average."""
     model, flags = platform.processor() or platform.machine(), ""
     if os.path.exists("/proc/cpuinfo"):
         with open("/proc/cpuinfo", encoding="utf-8") as file:
@@ -179,7 +189,7 @@ def machine_and_commit() -> str:
 
 
 def commit(checkout: Path = ROOT) -> str:
-    """Returns the commit of a checkout, and whether its code was changed since."""
+    """Returns the commit of a checkout, and whether its code has changed since."""
 
     def git(*arguments: str) -> str:
         return subprocess.run(["git", *arguments], capture_output=True, text=True, cwd=checkout).stdout.strip()

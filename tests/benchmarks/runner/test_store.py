@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from benchmarks import store
-from benchmarks.store import load_or_measure
+from benchmarks.runner import store
+from benchmarks.runner.store import load_or_measure
 
 
 @pytest.fixture(autouse=True)

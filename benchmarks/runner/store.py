@@ -1,4 +1,4 @@
-"""Results of finished measurements: a run that was stopped goes on where it was."""
+"""Results of finished measurements, with which an interrupted command resumes."""
 
 import hashlib
 import json
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.process import ROOT
+from benchmarks.runner.process import ROOT
 
 FOLDER = ROOT / "runs" / "bench"
 
@@ -18,14 +18,14 @@ def load_or_measure(
     fresh: bool = False,
     is_complete: Callable[[Any], bool] = lambda result: True,
 ) -> Any:
-    """Returns what `measure` returns, from the file of a finished run with the same settings if there is one.
+    """Returns the result of `measure`, or the stored one of the same settings.
 
     Args:
-        name: Beginning of the name of the file below `FOLDER`; each choice of settings has its own file.
-        settings: What the result depends on, as JSON has it.
-        measure: Measures; what it returns is plain data.
-        fresh: Whether to measure in any case.
-        is_complete: Tells whether a result is worth saving: the next time may find more.
+        name: Prefix of the name of the file below `FOLDER`; each choice of settings has its own file.
+        settings: The settings on which the result depends, as plain data.
+        measure: Function that measures and returns plain data.
+        fresh: Whether to measure even if a result is stored.
+        is_complete: Returns whether a result is stored.
     """
     file = _file(name, settings)
     if file.exists() and not fresh:
@@ -40,7 +40,7 @@ def load_or_measure(
 
 
 def stored(name: str, settings: Mapping[str, Any]) -> Any:
-    """Returns the result of a finished run with these settings, `None` if there is none; see `load_or_measure`."""
+    """Returns the stored result of these settings, `None` if there is none; see `load_or_measure`."""
     file = _file(name, settings)
     return json.loads(file.read_text(encoding="utf-8"))["found"] if file.exists() else None
 

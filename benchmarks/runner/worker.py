@@ -1,9 +1,9 @@
 """The contestant's side of the protocol: a process that prepares its work, and measures it once for each request.
 
-`python -m benchmarks.worker TASK`, where `TASK` is a JSON object; its `adapter`, `MODULE:FUNCTION`, is called with a
-`Channel`. The process writes a line of JSON when it is prepared, with which it introduces itself or says why it is
-`unavailable`. After that it answers each line that it reads with one. It runs in the environments of the peers, too,
-and needs nothing but Python there.
+`python -m benchmarks.runner.worker TASK`, where `TASK` is a JSON object; its `adapter`, `MODULE:FUNCTION`, is called
+with a `Channel`. When it is prepared, the process writes a line of JSON with its introduction, or with the reason why
+it is `unavailable`. Then it writes a line for each line that it reads. It also runs in the environments of the peers,
+and requires nothing but Python there.
 """
 
 import contextlib
@@ -17,22 +17,22 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.memory import peak_memory
+from benchmarks.runner.memory import peak_memory
 
 
 class Unavailable(Exception):
-    """A contestant cannot run here: it lacks a layer or a device."""
+    """A contestant cannot run on this machine, since a layer or a device is missing."""
 
 
 class Channel:
-    """The connection of a contestant with the process that measures; `task` says what is to be done."""
+    """The connection of a contestant with the process that measures; `task` describes its work."""
 
     def __init__(self, task: Mapping[str, Any]):
         self.task = task
-        # Libraries print what they like; the answers go where standard output went.
+        # Libraries print to standard output, which is redirected to standard error; responses use the original one.
         self._answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
         os.dup2(2, 1)
-        # Kept until the end, what was printed would come after the error that ended the process.
+        # Otherwise the output of libraries would follow the error that ended the process.
         sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
 
     def send(self, **values: Any) -> None:
@@ -40,7 +40,7 @@ class Channel:
         print(json.dumps(values), file=self._answers, flush=True)
 
     def introduce(self, packages: Iterable[str] = (), **values: Any) -> None:
-        """Says what takes part, after its first step, which compiles; of the packages, versions count."""
+        """Sends the introduction, with the versions of packages, after the first step, which compiles."""
         self.send(versions={name: importlib.metadata.version(name) for name in packages}, **values)
 
     def receive(self) -> dict[str, Any] | None:
@@ -52,15 +52,16 @@ class Channel:
         self._began = time.perf_counter(), time.process_time()
 
     def taken(self) -> dict[str, float]:
-        """Returns what the turn took so far: time on the clock and of processors, and the peak of memory."""
+        """Returns the time of the turn so far, by the clock and of processors, and the peak of memory."""
         seconds, processor = time.perf_counter() - self._began[0], time.process_time() - self._began[1]
         return {"seconds": seconds, "processor": processor, "peak": peak_memory()}
 
     def serve(self, measure: Callable[[], Any], describe: Callable[[Any], Mapping[str, Any]]) -> None:
         """Takes a turn for each request.
 
-        `measure` is timed; `describe` turns what it returned into what is sent besides, or raises where work was not
-        equal.
+        Args:
+            measure: Function that is timed.
+            describe: Function from its outcome to further values of the response; it raises if work was not equal.
         """
         while self.receive() is not None:
             self.begin()
@@ -70,13 +71,13 @@ class Channel:
         self.leave()
 
     def leave(self) -> None:
-        """Ends the process at once: libraries take up to a minute to put everything away."""
+        """Ends the process at once, since libraries may take a minute to shut down."""
         os._exit(0)
 
 
 def main() -> int:
     """Runs the contestant of the task on the command line."""
-    # Some passes take 10 GB: if the memory runs out, this process is the one to end, and not a neighbour's.
+    # Some passes take 10 GB: if memory runs out, the system ends this process first.
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
     channel = Channel(json.loads(sys.argv[1]))
@@ -91,6 +92,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    from benchmarks import worker  # as adapters import it: two modules would have two exceptions
+    from benchmarks.runner import worker  # the module that adapters import, so that `Unavailable` is one class
 
     sys.exit(worker.main())
