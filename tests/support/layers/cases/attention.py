@@ -249,12 +249,12 @@ CASES = [
         **ATTENTION,
     ),
     Case(
-        "grouped_query_attention_with_queries_normalized_across_heads",
-        layers.GroupedQueryAttention,
-        lambda policy: layers.GroupedQueryAttention(6, 2, 19, qk_norm=True, qk_norm_across_heads=True, dtype=policy),
+        "multi_head_attention_normalized_across_heads",
+        layers.MultiHeadAttention,
+        lambda policy: layers.MultiHeadAttention(6, 19, qk_norm=True, qk_norm_across_heads=True, dtype=policy),
         output=(2, 3, 11),
         weights=(2, 6, 3, 5),
-        parameters=6 * 19 * (11 + 1) + 2 * 19 * (17 + 1 + 13 + 1) + (6 * 19 + 1) * 11 + 8 * 19,
+        parameters=6 * 19 * (11 + 1 + 17 + 1 + 13 + 1) + (6 * 19 + 1) * 11 + 2 * 6 * 19,
         **ATTENTION,
     ),
     # The windows are wider than the sequences here, so that the masks alone decide; test_local.py has narrow ones.

@@ -214,7 +214,7 @@ def test_a_function_must_be_registered_to_be_saved():
 def test_a_function_is_called_as_it_is():
     query, value = random_array((2, 3, 11), 1), random_array((2, 5, 11), 2)
     own, dot = layers.Attention(_unregistered), layers.DotAttention()
-    np.testing.assert_array_equal(to_numpy(own(query, value)), to_numpy(dot(query, value)))
+    np.testing.assert_allclose(to_numpy(own(query, value)), to_numpy(dot(query, value)), rtol=1e-5, atol=1e-6)
 
 
 def test_a_function_must_return_scores():
