@@ -14,7 +14,8 @@ DAY = 24 * 3600
 
 def folder_for_these_sources(cache: Path) -> Path:
     """Returns the folder for what is made from the sources as they are, and removes those unused for a day."""
-    digest = hashlib.sha256(f"{sys.version} {os.environ.get('KERAS_BACKEND')}".encode())
+    variables = [os.environ.get(name) for name in ("KERAS_BACKEND", "TF_ENABLE_ONEDNN_OPTS")]
+    digest = hashlib.sha256(f"{sys.version} {variables}".encode())
     for source in SOURCES:
         for path in [ROOT / source] if (ROOT / source).is_file() else sorted((ROOT / source).rglob("*")):
             if path.is_file() and path.suffix not in (".md", ".pyc"):

@@ -77,12 +77,12 @@ OF_EVERY_TASK = {
     "warmup": "none",
 }
 SEARCH = {"rules": "gnmt", "length_penalty": 0.6, "coverage_penalty": 0.0, "max_length": 256, "no_repeat_ngram": 0}
-SEARCH |= {"beam_size": 1, "force_end": False, "nbest": 5, "shortlist": 0, "rerank": "none"}
+SEARCH |= {"draft_length": 0, "beam_size": 1, "force_end": False, "nbest": 5, "shortlist": 0, "rerank": "none"}
 OPTIONS = {
     "text": {**OF_EVERY_TASK, **SEARCH},
     "dates": {**OF_EVERY_TASK, **SEARCH},
     "labelled": OF_EVERY_TASK,
-    "lines": {**OF_EVERY_TASK, "warmup": "all", "no_repeat_ngram": 0, "max_length": 13},
+    "lines": {**OF_EVERY_TASK, "warmup": "all", "no_repeat_ngram": 0, "draft_length": 0, "max_length": 13},
 }
 
 
