@@ -9,7 +9,7 @@ import sys
 import keras
 import pytest
 
-from benchmarks import attention, decoding, growth, rematerialization, shortlist, start, training
+from benchmarks import attention, decoding, drafts, growth, rematerialization, shortlist, start, training
 from benchmarks.faults import __main__ as faults
 from benchmarks.runner import store
 from experiments import __main__ as experiments
@@ -32,6 +32,11 @@ MEASUREMENTS = {
         ["| zoo | float32 |", "| KerasHub | float32 |"],
     ),
     "decoding": (decoding, ["--contestant", "zoo, in", "--threads", "1", *ONCE], ["| greedy | zoo, in parts |"]),
+    "drafts": (
+        drafts,
+        ["untrained:causal_lm_tiny", *("--prompts", "1", "--prompt_size", "12", "--max_length", "30", "--rounds", "1")],
+        ["| 0 | ", "| 1 of 1 |"],
+    ),
     "shortlist": (shortlist, ONCE, ["student_tiny` | 60 | greedy", "student_tiny` | 60 | beam 5"]),
     "rematerialization": (
         rematerialization,
