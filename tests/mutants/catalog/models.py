@@ -41,8 +41,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "the padding of the source is not hidden from the decoder",
         _TRANSFORMER,
-        'memory_mask=memory["mask"],\n                return_attention_scores=True,',
-        "memory_mask=None,\n                return_attention_scores=True,",
+        '"memory_mask": memory["mask"]}',
+        '"memory_mask": None}',
         (f"{_EVERY}[transformer_small]",),
     ),
     Mutant(

@@ -5,6 +5,7 @@ from keras import backend, ops
 
 from zoo.layers.attention.cache import can_shorten, without_last
 from zoo.layers.core.dropout import Dropout
+from zoo.layers.core.graphs import axis_size
 from zoo.layers.core.projections import apply_positionwise
 from zoo.models.catalog.language_models import CausalLMOptions
 from zoo.models.language_models.base import LanguageModel
@@ -130,7 +131,7 @@ class CausalLM(LanguageModel):
         for block, cache in zip(self.blocks, state["caches"], strict=True):
             hidden, cache = block(hidden, cache=cache)
             caches.append(cache)
-        return hidden, {"index": state["index"] + ops.shape(tokens)[1], "caches": caches}
+        return hidden, {"index": state["index"] + axis_size(tokens, 1), "caches": caches}
 
     def prefill(self, tokens, state):
         hidden, state = self._continue(tokens, state)

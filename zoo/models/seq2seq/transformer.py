@@ -7,6 +7,7 @@ from keras import ops
 
 from zoo.layers.attention.cache import can_shorten, without_last
 from zoo.layers.core.dropout import Dropout
+from zoo.layers.core.graphs import axis_size
 from zoo.layers.core.projections import apply_positionwise
 from zoo.models.catalog.transformers import EncoderDecoderOptions
 from zoo.models.seq2seq.base import Seq2SeqModel
@@ -122,9 +123,10 @@ class Transformer(Seq2SeqModel):
 
     def attentions(self, source, target):
         hidden, encoder = self._run_encoder(source, return_attention_scores=True)
-        has_weights = "decoder" in self.attention_kinds
-        memory = self._memory(source, hidden)
-        _, cross, *decoder = self._run_decoder(target, memory, return_self_attention_scores=has_weights)
+        returned = {"return_attention_scores": True}
+        if "decoder" in self.attention_kinds:
+            returned["return_self_attention_scores"] = True
+        _, cross, *decoder = self._run_decoder(target, self._memory(source, hidden), **returned)
         weights = {"encoder": ops.stack(encoder, axis=1), "cross": cross}
         return {**weights, "decoder": decoder[0]} if decoder else weights
 
@@ -138,24 +140,22 @@ class Transformer(Seq2SeqModel):
             return readout(hidden)
         return apply_positionwise(lambda rows: to_logits(rows, self.target_embedding, self.output_layer), hidden)
 
-    def _run_decoder(self, target, memory, training=None, return_self_attention_scores=False):
-        """Returns the outputs of the decoder [B, T, D], the weights of cross-attention, and of self-attention."""
+    def _run_decoder(self, target, memory, training=None, **returned):
+        """Returns the outputs of the decoder, [B, T, D], and the requested weights [B, layers, N, T, S]."""
         hidden, weights = self._embed_target(target, training), []
+        masks = {"mask": padding_mask(target), "memory_mask": memory["mask"]}
         for block, projected in zip(self.decoder_blocks, memory["layers"], strict=True):
-            hidden, *scores = block(
-                hidden,
-                projected,
-                mask=padding_mask(target),
-                memory_mask=memory["mask"],
-                return_attention_scores=True,
-                return_self_attention_scores=return_self_attention_scores,
-                training=training,
-            )
+            results = block(hidden, projected, **masks, **returned, training=training)
+            hidden, *scores = results if returned else [results]
             weights.append(scores)
         return hidden, *(ops.stack(kind, axis=1) for kind in zip(*weights, strict=True))
 
+    def call(self, inputs, training=None):
+        memory = self.encode(inputs["source"], training=training)
+        return self._logits(self._run_decoder(inputs["target"], memory, training)[0])
+
     def decode(self, target, memory, training=None):
-        hidden, weights = self._run_decoder(target, memory, training)
+        hidden, weights = self._run_decoder(target, memory, training, return_attention_scores=True)
         return self._logits(hidden), weights
 
     def initial_state(self, memory, max_length=None, sharing=1):
@@ -173,7 +173,7 @@ class Transformer(Seq2SeqModel):
             hidden, *scores, cache = block(hidden, projected, memory_mask=memory["mask"], cache=cache, **arguments)
             caches.append(cache)
             weights += scores
-        return hidden, weights, {"index": state["index"] + ops.shape(tokens)[1], "caches": caches}
+        return hidden, weights, {"index": state["index"] + axis_size(tokens, 1), "caches": caches}
 
     def decode_step(self, last, state, memory, sharing=1, return_attention_scores=False, readout=None):
         arguments = {"return_attention_scores": return_attention_scores, "sharing": sharing}
