@@ -36,8 +36,8 @@ class HuggingFaceBeamSearch(_RankByMeanLogProb):
     """The rules of `transformers` with `early_stopping=False`.
 
     K ended hypotheses are stored. Once there are K, the search ends at the first step t after which the worst of them
-    ranks above the best live one at its current length, `log P / t^alpha`, although that may rank higher later. The
-    start token, which is also the padding token in that library, is excluded from the normalization.
+    ranks above the best live one at its current length, `log P / t^alpha`, although the latter may rank higher later.
+    The start token, which is also the padding token in that library, is excluded from the normalization.
 
     Reference:
         The documentation of `transformers.GenerationConfig`, early_stopping and length_penalty,
@@ -89,8 +89,8 @@ class PatientHuggingFaceBeamSearch(HuggingFaceBeamSearch):
 class CTranslate2BeamSearch(_RankByMeanLogProb):
     """The rules of CTranslate2 with `patience=1`.
 
-    The search ends when K hypotheses have ended; with `alpha=0`, when `nbest` have ended and the best extension of some
-    step was an end. Probabilities are normalized over the whole vocabulary, including banned tokens. (Its
+    The search ends when K hypotheses have ended; with `alpha=0`, when `nbest` have ended and an end was the best
+    extension of a step. Probabilities are normalized over the whole vocabulary, including banned tokens. (The library's
     `min_decoding_length` of 1 is `Constraints.min_length`.)
 
     Reference:
@@ -154,8 +154,8 @@ def beam_search(
         beta: Factor of the coverage penalty, ≥ 0.
         source_mask: `True` for real source tokens, boolean [B, S]; `None` for no coverage penalty.
         resizes: See `greedy_search`.
-        nbest: Number of hypotheses returned, N, 1 to K; with fewer, the search ends sooner. Default: K.
-        rules: The rules of ranking and ending, a key of `BEAM_RULES`. The above describes `"gnmt"`.
+        nbest: Number of returned hypotheses, N, from 1 to K; with fewer, the search ends sooner. Default: K.
+        rules: The rules of ranking and ending, a key of `BEAM_RULES`. The description above is that of `"gnmt"`.
 
     Returns:
         Ids [B, N, room] and the float32 sums of the log probabilities [B, N] of the tokens after the prompt, by rank.

@@ -17,8 +17,8 @@ class SingleSequenceSearch(Search):
     """Chooses one token per sentence at every step.
 
     Args:
-        choose: Function of logits [B, V], the variables of each sentence and the number of the step that returns ids
-            [B]. `None` chooses the most probable ones.
+        choose: Function that returns ids [B] from logits [B, V], the variables of each sentence and the number of the
+            step. `None` chooses the most probable ids.
         variables: Further variables of each sentence, for `choose`.
         arguments: See `Search`.
     """
