@@ -104,7 +104,7 @@ class ShawRelativePositions(Positions):
     `a_ij = w[clip(j − i, −k, k)]`: keys farther than k share a vector, and all heads share all vectors. No vector is
     created for a pair: each query is multiplied by the 2k + 1 vectors once and each pair gathers its product; weights
     of equal distance are summed before they are multiplied by the vectors. This adds O(T · S) for each head to the
-    cost of attention.
+    cost.
 
     Args:
         max_distance: k, a positive integer.

@@ -3,7 +3,7 @@
 The gradient of a weight in a loop is a sum over the steps. TensorFlow computes it step by step: a small product, and an
 addition to a tensor as large as the weight, which mixed precision also casts at every step. In `run` the weights are
 constants of the loop, and a term is added to each product with a weight: its gradient is that of the product. After the
-loop, one product of these gradients with the left factors of all steps is the weight's gradient.
+loop, the gradient of a weight is one product of the left factors of all steps with these gradients.
 """
 
 import keras
@@ -46,7 +46,7 @@ def _gates(cell):
 
 
 def _biases(cell):
-    """Returns the biases of the products with inputs and with states; the latter is `None` if there is one bias."""
+    """Returns the biases of the products with inputs and with states; the latter is `None` if a cell has one bias."""
     bias = ops.convert_to_tensor(cell.bias)
     return (bias[0], bias[1]) if len(bias.shape) == 2 else (bias, None)
 
