@@ -33,7 +33,7 @@ class LightweightConvolution(SelfMixing):
     Call arguments and results: see `SelfMixing`; weights are [B, N, T, T], zero outside the k positions.
 
     Raises:
-        ValueError: If D is no multiple of `num_heads`, or for an unknown padding.
+        ValueError: If D is not a multiple of `num_heads`, or for an unknown padding.
 
     Example:
         >>> import numpy as np

@@ -36,7 +36,7 @@ class LinearAttention(LinearTimeAttention):
     Args:
         num_heads: N, a positive integer.
         key_dim: Size of each head for query and key, a positive integer.
-        value_dim: Size of each head for value. Default: `key_dim`.
+        value_dim: Size of each head for values. Default: `key_dim`.
         **kwargs: Other options of `MultiHeadAttention`, except `score`, `share_score`, `logit_softcap`, `dropout`,
             `visibility` and `normalization`: there are no scores to cap and no weights to drop. `positions` must act
             before φ, like `RotaryPositions` and absolute positions.
@@ -149,7 +149,7 @@ def _elu_plus_one(inputs):
 def _causal_sums(query, key, value, start, previous_sums):
     """Returns `query · Σ key valueᵀ` over the keys up to each query's position, [B, N, T, V], and the sum over all.
 
-    Each block of queries is multiplied with the sum over all earlier blocks of keys, and with the keys of its own block
+    Each block of queries is multiplied by the sum over all earlier blocks of keys, and with the keys of its own block
     one by one.
 
     Sizes are [B, N, T or S, M] and [B, N, S, V]; `start` is the position of the first query, `previous_sums` are those

@@ -27,7 +27,7 @@ class PerformerAttention(LinearAttention):
         num_heads: N, a positive integer.
         key_dim: Size of each head for query and key, H, a positive integer.
         num_features: M, a positive integer. The error falls with 1 / √M.
-        value_dim: Size of each head for value. Default: `key_dim`.
+        value_dim: Size of each head for values. Default: `key_dim`.
         seed: Seed of the random vectors, an integer or `None`.
         **kwargs: Other options of `LinearAttention`.
 

@@ -34,7 +34,7 @@ class MultiScaleRetention(StateAttention):
     Args:
         num_heads: N, a positive integer.
         key_dim: Size of each head for query and key, H, even.
-        value_dim: Size of each head for value. Default: `key_dim`; in the paper, twice that.
+        value_dim: Size of each head for values. Default: `key_dim`; in the paper, twice that.
         decays: γ of each head, N numbers in (0, 1]. Default: `1 − 2^(−5 − i)`, i = 0 … N − 1.
         use_bias: Whether the projections have biases.
         epsilon: Added to the variance of a head.

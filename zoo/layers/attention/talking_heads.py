@@ -20,8 +20,8 @@ class TalkingHeadsAttention(MultiHeadAttention):
 
     Args:
         num_heads: N, a positive integer.
-        key_dim: Size of each head for key, and by default for query.
-        value_dim: Size of each head for value. Default: `key_dim`.
+        key_dim: Size of each head for keys, and by default for queries.
+        value_dim: Size of each head for values. Default: `key_dim`.
         **kwargs: Other options of `MultiHeadAttention`.
 
     Call arguments, masking and results: see `BaseAttention`; weights are [B, N, T, S].
