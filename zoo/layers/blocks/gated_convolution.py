@@ -97,7 +97,7 @@ class GatedConvolutionBlock(ReturnsMore, KeepsQuantization):
         query_shape = (*inputs_shape[:-1], target_embedding_shape[-1])
         self.query_dense = keras.layers.Dense(query_shape[-1], dtype=self.dtype_policy, name="query")
         self.query_dense.build(inputs_shape)
-        if not self.attention.built:  # it is already after reloading
+        if not self.attention.built:  # a reloaded layer is built already
             self.attention.build(query_shape, memory_shape, memory_shape)
         context_shape = self.attention.compute_output_shape(query_shape, memory_shape, memory_shape)
         self.context_dense = None

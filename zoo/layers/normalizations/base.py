@@ -13,7 +13,7 @@ class Normalization(SavesOptions):
 
     A subclass overrides `weights_of` and, if it has trainable weights, `create_weights`.
 
-    Several attention layers may share one object and its weights, also when reloaded from a `.keras` file.
+    Several attention layers may share one object and its weights, even if reloaded from a `.keras` file.
 
     Call arguments:
         scores: [..., T, S]; of layers with heads [B, N, T, S].
