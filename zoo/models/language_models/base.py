@@ -59,8 +59,8 @@ class LanguageModel(ZooModel):
         """Reads several tokens of each row at once.
 
         Args:
-            tokens: [B, T] without padding: of rows of different lengths, as many as the shortest one has. `decode_step`
-                reads the others.
+            tokens: [B, T] without padding: of rows of different lengths, as many tokens as the shortest one has;
+                `decode_step` reads the others.
             state: The state before them.
 
         Returns:
@@ -80,7 +80,7 @@ class LanguageModel(ZooModel):
         """Returns the state before the last `count` tokens.
 
         Raises:
-            ValueError: If the state does not contain that.
+            ValueError: If the state does not contain it.
         """
         raise NotImplementedError
 
