@@ -62,7 +62,7 @@ class Normalization(SavesOptions):
         elif self.weights and self.num_heads != num_heads:
             raise ValueError(
                 "Attention layers with another number of heads require another normalisation; this one is shared. "
-                f"Received: num_heads={num_heads}, where {self.name} has been built for {self.num_heads}."
+                f"Received: num_heads={num_heads}, but {self.name} was built for {self.num_heads}."
             )
 
     def build(self, scores_shape):
@@ -88,8 +88,8 @@ class Normalization(SavesOptions):
     def weights_of(self, scores, mask):
         """Returns weights [..., T, S] of scores in float32 or wider.
 
-        `normalize` replaces weights where the mask is False by zeros; in rows in which all positions are masked they
-        must be finite.
+        `normalize` replaces them by zeros where the mask is False; in rows in which all positions are masked they must
+        be finite.
         """
         raise NotImplementedError(f"{type(self).__name__} must override `weights_of`.")
 

@@ -191,12 +191,12 @@ class T5RelativePositions(Positions):
     """Learned bias for each head and bucket of distances: `score(i, j) + b[n, bucket(j − i)]`.
 
     Small distances have a bucket each, larger ones share buckets that grow with the logarithm of the distance, and all
-    from `max_distance` on share the last one. The paper does not divide dot products by √d, and shares the biases
-    between all layers: for that, pass one object to all of them, which a `.keras` file preserves.
+    distances from `max_distance` on share the last one. The paper does not divide dot products by √d, and shares the
+    biases between all layers: for that, pass one object to all of them, which a `.keras` file preserves.
 
     Args:
         num_buckets: Number of buckets, at least 2; if bidirectional, even and at least 4, half of them for each side.
-        max_distance: Distance from which on all distances share a bucket; must exceed the number of distances with a
+        max_distance: Distance from which on all distances share a bucket; it must exceed the number of distances with a
             bucket each (half the buckets of a side).
         bidirectional: Whether keys after the query have separate buckets. Otherwise they count as distance 0, which is
             correct under a causal mask.

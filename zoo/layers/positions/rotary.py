@@ -24,8 +24,8 @@ class RotaryPositions(Positions):
     - `{"rope_type": "ntk", "factor": s}`: NTK-aware, `w · s^(R/(R−2))` in place of w.
     - `{"rope_type": "yarn", "factor": s, "original_max_position_embeddings": L}`, with `beta_fast` (32), `beta_slow`
       (1), `attention_factor`, `mscale`, `mscale_all_dim` and `truncate`: pairs with more than `beta_fast` rotations in
-      L positions stay, pairs with fewer than `beta_slow` are interpolated, and rotated features are multiplied by
-      `0.1 ln s + 1`. Between the two, the interpolation is linear in the number of the pair, as in the authors' code,
+      L positions are unchanged, pairs with fewer than `beta_slow` are interpolated, and rotated features are multiplied
+      by `0.1 ln s + 1`. Between the two, the interpolation is linear in the index of the pair, as in the authors' code,
       or with `"ramp": "rotations"` in the number of rotations, as in the paper.
     - `{"rope_type": "llama3", "factor": s, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
       "original_max_position_embeddings": L}`: the same ramp over rotations, from the low to the high factor.

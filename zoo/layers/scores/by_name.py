@@ -27,15 +27,15 @@ SCORES = {
 
 
 def get_score(identifier, dtype=None, **options):
-    """Returns a score function by name, or of a callable.
+    """Returns a score by its name, or one that wraps a callable.
 
     Args:
-        identifier: A `Score`, which is returned as it is; a name from `SCORES` or of a registered subclass of yours
+        identifier: A `Score`, which is returned unchanged; a name from `SCORES` or of a registered subclass of yours
             (`"my_layers>DiagonalScore"`), which is created with `options`; or a callable or Keras layer
             f(query, key) → scores, which is wrapped in `CallableScore`. Synonyms are accepted: bahdanau (additive),
             multiplicative and bilinear (general), vaswani (scaled_dot).
-        dtype: Dtype or dtype policy of a score that is created.
-        **options: Its other arguments.
+        dtype: Dtype or dtype policy of a new score.
+        **options: Other arguments of a new score.
 
     Returns:
         A `Score`.
@@ -276,7 +276,7 @@ class PerHeadScore(Score):
         return ops.stack(heads, axis=1)
 
     def project_query(self, query):
-        self._check_heads(query=query.shape)  # it may have been built for an unknown number of heads
+        self._check_heads(query=query.shape)  # the number of heads may have been unknown in `build`
         return self._apply_to_heads("project_query", query)
 
     def project_key(self, key):
