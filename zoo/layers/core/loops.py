@@ -139,7 +139,7 @@ def _loop_tensorflow(body, count, dtypes, initial_sums):
     """
     tf = importlib.import_module("tensorflow")
     arrays = [tf.TensorArray(dtype, size=count) for dtype in dtypes]
-    shapes = []  # of the results of a step, which the arrays do not keep
+    shapes = []  # of the results of a step, which the arrays do not store
 
     def step(index, arrays, sums):
         stacked, addends = body(index)
