@@ -45,11 +45,11 @@ def look_up(history: Any, length: Any, num_tokens: int) -> tuple[Any, Any]:
         matches.append(ops.cast(matched, "int32"))
     sizes = sum(matches[1:], matches[0])
     best = ops.max(ops.where(sizes >= MIN_NGRAM, sizes * size + places, -1), axis=1)
-    found = best >= 0
-    place = ops.where(found, best % ops.maximum(size, 1), 0)[:, None]
+    occurs = best >= 0
+    place = ops.where(occurs, best % ops.maximum(size, 1), 0)[:, None]
     period = ops.maximum(length - 1 - place, 1)
     following = place + 1 + ops.arange(num_tokens, dtype="int32") % period
-    return ops.take_along_axis(history, ops.minimum(following, size - 1), axis=1), found
+    return ops.take_along_axis(history, ops.minimum(following, size - 1), axis=1), occurs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,7 +122,7 @@ class SpeculativeSearch(SingleSequenceSearch):
         is_confirmed = ops.equal(ops.cumsum(ops.pad(differs, ((0, 0), (1, 0))), axis=1), 0)
         ends = ops.cast(ops.logical_and(ends, is_confirmed), "int32")
         has_ended = ops.logical_or(ops.cumsum(ends, axis=1) > ends, rows["finished"][:, None])
-        # After its end, a row accepts whatever follows.
+        # After its end, a row accepts all tokens.
         is_accepted = ops.logical_or(is_confirmed, has_ended)
         count = ops.min(ops.sum(ops.cast(is_accepted, "int32"), axis=1))
 

@@ -38,10 +38,10 @@ class BaseAttention(ReturnsMore, AttentionDescription):
             TensorFlow, if each score depends on its own query and key alone, in tiles of queries × keys: memory then
             depends on neither length, and tiles that are masked completely are skipped. A score that draws random
             numbers is computed all at once. `"fused"`: by the backend's kernel (`keras.ops.dot_product_attention`) for
-            scaled dot products, unless dropout is active, the call has both a mask and a bias (on GPUs with JAX either
-            of them, except a causal mask alone), or a subclass overrides a step that the kernel replaces; the layer
-            then computes like `"auto"`. `"auto"`: fused on PyTorch and on GPUs with JAX, else blockwise for sizes that
-            are known and large, else dense.
+            dot products of projected queries and keys, unless dropout is active, the call has both a mask and a bias
+            (on GPUs with JAX either of them, except a causal mask alone), or a subclass overrides a step that the
+            kernel replaces; the layer then computes like `"auto"`. `"auto"`: fused on PyTorch and on GPUs with JAX,
+            else blockwise for sizes that are known and large, else dense.
         visibility: A `VisibilityRule`, such as `SlidingWindow(128)` or `Causal() & Segments()`, which masks keys in
             addition to the masks of a call; or `None`.
         normalization: A `Normalization`, which turns scores into weights, or its name.
@@ -335,7 +335,7 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         return self.project_memory(value, key, self._input_start(position))
 
     def project_jointly(self, inputs, start_index):
-        """Returns projected queries and the memory of the same inputs from one matrix product, or `None` if it cannot.
+        """Returns queries and a memory projected from the same inputs by one product; `None` if it is not supported.
 
         Args:
             inputs: [B, T, D].

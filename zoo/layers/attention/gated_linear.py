@@ -37,7 +37,7 @@ class GatedLinearAttention(StateAttention):
         value_dim: Size of each head for values, V; in the paper D / N. Default: `key_dim`.
         decay_rank: Size between W₁ and W₂, a positive integer.
         decay_temperature: τ, a positive number; the larger it is, the more slowly the state decays.
-        use_bias: Whether the projections have biases; W₂ has one in any case.
+        use_bias: Whether the projections have biases; W₂ always has one.
         epsilon: Added to the variance of a head.
         **kwargs: Other options of `MultiHeadAttention`, except `score`, `share_score`, `logit_softcap` and `dropout`.
             `positions` must act on queries and keys; the paper has none, since the gates depend on the order.

@@ -19,7 +19,7 @@ class PerformerAttention(LinearAttention):
     the vectors are orthogonal, with the lengths of normal vectors, which lowers the variance. They are drawn when the
     layer is built, shared by all heads, never trained, and saved with the model.
 
-    All else is as in `LinearAttention`. A common factor of all features of a query does not change its weights: the
+    The rest is as in `LinearAttention`. A common factor of all features of a query does not change its weights: the
     features of a query are scaled so that the largest is 1. Those of a key are not, since a scale would depend on other
     keys; their exponents are clipped to ±40, far outside the range in which the estimate is good.
 

@@ -47,7 +47,7 @@ def axis_size(tensor, axis):
 
 
 def as_tensor(value):
-    """Returns the value of a variable of TensorFlow (an export holds such variables), and anything else as it is."""
+    """Returns the value of a variable of TensorFlow, such as those of an export, and anything else unchanged."""
     if value is None or keras.backend.backend() != "tensorflow":
         return value
     tf = importlib.import_module("tensorflow")

@@ -30,7 +30,7 @@ class Lazy:
 
 
 def value_of(value):
-    """Returns the value of a `Lazy`, and anything else as it is."""
+    """Returns the value of a `Lazy`, and anything else unchanged."""
     return value.value() if isinstance(value, Lazy) else value
 
 

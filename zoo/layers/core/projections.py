@@ -7,7 +7,7 @@ from zoo.layers.core.graphs import axis_size
 
 
 def clone_initializer(initializer):
-    """Returns a clone of a Keras initializer, for another weight, and anything else as it is.
+    """Returns a clone of a Keras initializer, for another weight, and anything else unchanged.
 
     An initializer draws the same values at every call, so that weights of equal shape would start equal. Its clone
     draws new values, unless the initializer has a seed.

@@ -175,7 +175,7 @@ class Positions(SavesOptions):
 
     @promises(PAIRWISE)
     def bias(self, query_positions, key_positions):
-        """Returns a term of the scores that depends on positions only, float32 [1 or N, T, S], or `None`.
+        """Returns a term of the scores that depends on positions alone, float32 [1 or N, T, S], or `None`.
 
         Args:
             query_positions: int32 [T].

@@ -30,7 +30,7 @@ def get_score(identifier, dtype=None, **options):
     """Returns a score by its name, or one that wraps a callable.
 
     Args:
-        identifier: A `Score`, which is returned unchanged; a name from `SCORES` or of a registered subclass of yours
+        identifier: A `Score`, which is returned unchanged; a name from `SCORES` or of your own registered subclass
             (`"my_layers>DiagonalScore"`), which is created with `options`; or a callable or Keras layer
             f(query, key) → scores, which is wrapped in `CallableScore`. Synonyms are accepted: bahdanau (additive),
             multiplicative and bilinear (general), vaswani (scaled_dot).
@@ -81,7 +81,7 @@ def _registered_score(name):
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class CallableScore(Score):
-    """A function or Keras layer of yours as a score: `score(q, k) = function(q, k)`.
+    """Your own function or Keras layer as a score: `score(q, k) = function(q, k)`.
 
     The weights of a layer are built, trained and saved with the score. The function takes all queries and keys at once,
     but the score of a pair must depend on these two alone: attention may be computed in chunks, and decoding computes
