@@ -33,7 +33,7 @@ class AttentionRNN(ReturnsMore, SavesOptions):
     Like `keras.layers.RNN`, but the memory is an argument, and the alignments are a result.
 
     Args:
-        cell: A `RecurrentAttentionCell` or a `LuongAttentionCell`.
+        cell: A recurrent attention cell, such as `RecurrentAttentionCell` or `LuongAttentionCell`.
 
     Call arguments:
         inputs: [B, T, E].
@@ -74,7 +74,7 @@ class AttentionRNN(ReturnsMore, SavesOptions):
         super().__init__(**kwargs)
         if not isinstance(cell, BaseAttentionCell):
             raise ValueError(
-                f"`cell` must be a RecurrentAttentionCell or a LuongAttentionCell. Received: cell={cell!r}."
+                f"`cell` must be a recurrent attention cell, such as LuongAttentionCell. Received: cell={cell!r}."
             )
         self.supports_masking = True
         self.cell = cell
