@@ -60,8 +60,8 @@ class HuggingFaceBeamSearch(_RankByMeanLogProb):
     def finished(self, index: Any, rows: Rows) -> Any:
         bound = rows["live_scores"][:, 0] / self.penalty(self.compared_length(index, rows))
         worst = rows["done_scores"][:, -1]
-        over = ops.logical_or(rows["stopped"], index >= rows["max_length"])
-        return ops.logical_or(over, ops.logical_and(self.full(rows), worst >= bound))
+        is_over = ops.logical_or(rows["stopped"], index >= rows["max_length"])
+        return ops.logical_or(is_over, ops.logical_and(self.full(rows), worst >= bound))
 
     def full(self, rows: Rows) -> Any:
         """Returns whether K hypotheses of each sentence have ended, boolean [B]."""
@@ -80,7 +80,7 @@ class EagerHuggingFaceBeamSearch(HuggingFaceBeamSearch):
 
 
 class PatientHuggingFaceBeamSearch(HuggingFaceBeamSearch):
-    """The rules of `transformers` with `early_stopping="never"`: ends when no live hypothesis can rank higher."""
+    """The rules of `transformers` with `early_stopping="never"`: it ends when no live hypothesis can rank higher."""
 
     def compared_length(self, index: Any, rows: Rows) -> Any:
         return rows["max_length"] if self.alpha > 0 else super().compared_length(index, rows)
@@ -109,10 +109,10 @@ class CTranslate2BeamSearch(_RankByMeanLogProb):
 
     def finished(self, index: Any, rows: Rows) -> Any:
         if self.alpha == 0:
-            enough = ops.logical_and(rows["best_ended"], rows["ended"] >= self.nbest)
+            has_enough = ops.logical_and(rows["best_ended"], rows["ended"] >= self.nbest)
         else:
-            enough = rows["ended"] >= self.width
-        return ops.logical_or(enough, index >= rows["max_length"])
+            has_enough = rows["ended"] >= self.width
+        return ops.logical_or(has_enough, index >= rows["max_length"])
 
 
 BEAM_RULES: dict[str, type[BeamSearch]] = {

@@ -90,7 +90,7 @@ class BlockedAttention(MultiHeadAttention):
         return dataclasses.replace(visible, rule=self.rule if visible.rule is None else self.rule & visible.rule)
 
     def _needs_no_blocks(self, query, memory, visible, attention_bias):
-        """Returns whether there are no pairs, or only those of a window as in a rolling cache, or tiles."""
+        """Returns whether blocks are unnecessary: without pairs, with a rolling cache (one window), or for tiles."""
         keys = memory["value"].shape[-2]
         if visible.rolled or has_zero((query.shape[0], query.shape[2], keys)):
             return True
@@ -99,7 +99,7 @@ class BlockedAttention(MultiHeadAttention):
         return plan(self, query.shape, keys, visible, biased=attention_bias is not None).path == "tiles"
 
     def _cheapest_blocks(self, length, keys, start, causal):
-        """Returns the `blocks`, or a single block if that is known to have no more pairs."""
+        """Returns the `blocks`, or a single block if it is known to have no more pairs than they."""
         blocks = self.blocks(length, start, causal)
         is_known = isinstance(length, int) and isinstance(keys, int)
         if is_known and length * keys <= blocks.count * blocks.rows * blocks.window:

@@ -30,7 +30,7 @@ def is_rolling(cache):
 
 
 def check_rolling_step(queries, added):
-    """Checks that there are no more queries than new keys: those of earlier queries are no longer in the cache.
+    """Checks that there are no more queries than new keys: the cache no longer has all keys of earlier queries.
 
     Raises:
         ValueError: If there are more queries than new keys.

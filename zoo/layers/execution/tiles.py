@@ -41,10 +41,10 @@ def tile_sizes(shape, keys, rule=None):
     largest = max(rule.span // 2, SMALLEST_SIDE) if rule is not None and rule.span is not None else math.inf
     while 4 * side * side <= budget and 2 * side <= largest:
         side *= 2
-    return _even(length, side), _even(keys, side)
+    return _even_size(length, side), _even_size(keys, side)
 
 
-def _even(length, size):
+def _even_size(length, size):
     """Returns the size of tiles along an axis: the fewest tiles of at most `size`, about equally large."""
     return -(-length // -(-length // size))
 

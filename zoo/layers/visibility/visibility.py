@@ -188,12 +188,12 @@ class Visibility:
     def query_vectors(self):
         """Returns the tensors with an element for each query, [T] or [B, T], by name."""
         vectors = {"query_positions": self.query_positions, "query_mask": self.query_mask}
-        return _present({**vectors, **{name: self.inputs.get(name) for name in QUERY_INPUTS}})
+        return _without_none({**vectors, **{name: self.inputs.get(name) for name in QUERY_INPUTS}})
 
     def key_vectors(self):
         """Returns the tensors with an element for each key, [S] or [B, S], by name."""
         vectors = {"key_positions": self.key_positions, "key_mask": self.key_mask}
-        return _present({**vectors, **{name: self.inputs.get(name) for name in KEY_INPUTS}})
+        return _without_none({**vectors, **{name: self.inputs.get(name) for name in KEY_INPUTS}})
 
     def of_vectors(self, vectors, pair_mask=None):
         """Returns the visibility of some queries and keys, from their parts of `query_vectors` and `key_vectors`."""
@@ -287,7 +287,7 @@ def _check_pair_mask(mask, lengths, heads):
     return mask
 
 
-def _present(tensors):
+def _without_none(tensors):
     return {name: tensor for name, tensor in tensors.items() if tensor is not None}
 
 
@@ -297,7 +297,7 @@ def _check_inputs(rule, inputs, lengths, query_places):
     Raises:
         ValueError: If a mask input is missing or superfluous, or is not an integer tensor of the right shape.
     """
-    needs, inputs = () if rule is None else rule.needs, _present(inputs)
+    needs, inputs = () if rule is None else rule.needs, _without_none(inputs)
     for name in inputs:
         if name not in needs:
             raise ValueError(f"`{name}` requires a layer whose `visibility` uses it. Received: visibility={rule!r}.")
