@@ -46,7 +46,7 @@ class HuggingFaceBeamSearch(_RankByMeanLogProb):
 
     def __init__(self, alpha: float, beta: float, source_mask: Any, nbest: int, *arguments: Any) -> None:
         super().__init__(alpha, beta, source_mask, nbest, *arguments)
-        self.nbest = self.width  # the caller uses the first of them
+        self.nbest = self.width  # `beam_search` returns only the first `nbest`
 
     def normalized_logits(self, logits: Any) -> Any:
         return logits + ops.where(ops.equal(ops.arange(logits.shape[-1]), self.special.start), LOWEST, 0.0)

@@ -50,7 +50,7 @@ class SingleSequenceSearch(Search):
         logits, state = self.step(rows["last"], state, memory)
         logits = ban_special(self.constraints.without_early_end(logits, index), self.special)
         largest, chosen = argmax(logits)
-        log_prob = -ops.log(ops.sum(ops.exp(logits - largest), axis=-1))  # of the most probable one
+        log_prob = -ops.log(ops.sum(ops.exp(logits - largest), axis=-1))  # of the most probable token
         is_largest = self.choose is None and not self.constraints.changes_choice
         if self.choose is not None or self.constraints.no_repeat_ngram:
             choose = self.choose or (lambda logits, rows, index: argmax(logits)[1])

@@ -149,7 +149,7 @@ class SpeculativeSearch(SingleSequenceSearch):
         logits = self.constraints.without_early_end(logits, positions[:, None])
         logits = ban_special(ops.reshape(logits, (-1, size)), self.special)
         largest, chosen = argmax(logits)
-        log_probs = -ops.log(ops.sum(ops.exp(logits - largest), axis=-1))  # of the most probable
+        log_probs = -ops.log(ops.sum(ops.exp(logits - largest), axis=-1))  # of the most probable tokens
         if self.choose is not None:
 
             def flat(values: Any) -> Any:

@@ -294,7 +294,7 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         options = {name: arguments.pop(name) for name in ("attention_bias", "return_attention_scores", "training")}
         position, is_rolling, queries = caches.next_position(cache), caches.is_rolling(cache), length_of(query)
         added = length_of(value) if memory is None else length_of(memory["value"], -2)
-        # A single query at the end of the keys attends to all of them: it needs no causal mask.
+        # A single query at the end of the keys attends to all of them: it requires no causal mask.
         causal = not (caches.is_growing(cache) and query.shape[1] == 1 and start_index is None)
         if start_index is None:
             start_index = caches.first_query_position(position, added, queries)
@@ -398,7 +398,7 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         if not self.built:
             raise ValueError(f"Build or call {type(self).__name__} first: the sizes of a cache depend on its inputs.")
         value, key = (ops.zeros((1, 1, size), dtype=self.compute_dtype) for size in self.memory_sizes)
-        memory = self.project_memory(value, key)  # of one position, for the shapes
+        memory = self.project_memory(value, key)  # the memory of one position, for its shapes
         capacity = self._rolling_capacity() if rolling else 0 if length is None else length
         buffers = {
             name: ops.zeros((batch_size, *tensor.shape[1:-2], capacity, tensor.shape[-1]), dtype=tensor.dtype)

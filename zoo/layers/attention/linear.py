@@ -67,8 +67,8 @@ class LinearAttention(LinearTimeAttention):
         if self.positions is not None and self.positions.needs_products:
             raise ValueError(
                 f"`positions` of {type(self).__name__} must preserve the lengths of queries and keys, like "
-                f"RotaryPositions: {type(self.positions).__name__} changes them, which is no decay in a product of "
-                f"features. Received: positions={self.positions!r}."
+                f"RotaryPositions: {type(self.positions).__name__} changes them, which does not become a decay in "
+                f"a product of features. Received: positions={self.positions!r}."
             )
 
     def query_features(self, query):

@@ -128,11 +128,11 @@ class LinearTimeAttention(WideState, MultiHeadAttention):
 
     def _check_step(self, queries, keys, options):
         name = type(self).__name__
-        options = {option: value for option, value in options.items() if option != "training"}  # nothing is dropped
+        options = {option: value for option, value in options.items() if option != "training"}  # there is no dropout
         unsupported = [f"`{option}`" for option, value in options.items() if value is not None and value is not False]
         if unsupported:
             raise ValueError(
-                f"The cache of {name} contains no keys to compute weights from: a call with `cache` takes no "
+                f"The cache of {name} contains no keys from which to compute weights: a call with `cache` takes no "
                 f"{', '.join(unsupported)}."
             )
         if isinstance(queries, int) and isinstance(keys, int) and queries > keys:

@@ -151,7 +151,7 @@ class MonotonicAttention(Attention):
             return ops.where(is_real, step(weights, scores), weights)
 
         # `scan_states` returns the states before each step. A masked step at the end adds the state after the last one,
-        # and so that there is a step even without queries.
+        # and guarantees a step even without queries.
         inputs = [ops.pad(ops.swapaxes(tensor, 0, 1), ((0, 1), (0, 0), (0, 0))) for tensor in (scores, is_real)]
         weights, _ = scan_states(next_weights, previous, inputs)
         return ops.where(is_real, ops.swapaxes(weights, 0, 1)[:, 1:], 0.0)

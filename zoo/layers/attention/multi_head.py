@@ -29,7 +29,7 @@ class MultiHeadAttention(BaseAttention):
     """Multi-head attention: `concat(head₁ … head_N) W_o`, `headᵢ = attention(Q W_qⁱ, K W_kⁱ, V W_vⁱ)`.
 
     Each projection is one matrix for all heads, and is initialised as one. Head i has the columns from i · p to
-    (i + 1) · p of W_q, W_k and W_v, [D, N · p], and these rows of W_o; `head_kernels` returns its matrices.
+    (i + 1) · p of W_q, W_k and W_v, [D, N · p], and the same rows of W_o; `head_kernels` returns its matrices.
     Without `output_projection` the output is `concat(head₁ … head_N)`, [B, T, N · p_v].
 
     Args:

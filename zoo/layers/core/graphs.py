@@ -71,7 +71,7 @@ def read_once(variables):
             self.state_mapping.pop(id(variable), None)
             variable._direct_assign(value)
 
-    # Whatever the compute dtype of the calling layer is, variables are read in their own dtype and cast on use.
+    # In every compute dtype of the calling layer, variables are read in their own dtype and cast on use.
     return ReadOnce(state_mapping=autocasting("float32", read)())
 
 

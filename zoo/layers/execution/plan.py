@@ -18,12 +18,12 @@ from zoo.layers.execution.running_softmax import has_running_softmax
 from zoo.layers.execution.tiles import tile_sizes
 
 IMPLEMENTATIONS = ("auto", "dense", "blockwise", "fused")
-# The largest count of numbers in a chunk of queries, and of numbers computed at once: beyond it, chunks are worth their
-# second forward pass.
+# How many numbers a chunk of queries has at most, and how many are computed at once at most: beyond that, chunks are
+# worth their second forward pass.
 CHUNK_BUDGET = 2**21
 DENSE_LIMIT = 2**25
 # Factors of both on an accelerator: no chunk fits into its caches anyway, and each step of a loop launches a dozen
-# kernels, at about 5 µs each, a time in which it could compute millions of numbers.
+# kernels, which take about 5 µs each: enough time to compute millions of numbers.
 CHUNKS_OF_ACCELERATORS = 64
 DENSE_OF_ACCELERATORS = 16
 # The fewest queries in a chunk where tiles are possible: products of fewer rows are slow.
@@ -195,12 +195,12 @@ def _sizes(layer, shape, keys):
 
 
 def chunk_budget():
-    """Returns the largest count of numbers in a chunk."""
+    """Returns how many numbers a chunk has at most."""
     return CHUNK_BUDGET * (CHUNKS_OF_ACCELERATORS if kernels.has_accelerator() else 1)
 
 
 def dense_limit():
-    """Returns the largest count of numbers that are computed at once."""
+    """Returns how many numbers are computed at once at most."""
     return DENSE_LIMIT * (DENSE_OF_ACCELERATORS if kernels.has_accelerator() else 1)
 
 

@@ -95,7 +95,7 @@ class EntmaxNormalization(_SparseNormalization):
         super().__init__(**kwargs)
         if not 1 < alpha < 2:
             raise ValueError(
-                "`alpha` must be between 1 and 2; SoftmaxNormalization is for 1 and SparsemaxNormalization for 2. "
+                "`alpha` must be between 1 and 2; use SoftmaxNormalization for 1 and SparsemaxNormalization for 2. "
                 f"Received: alpha={alpha!r}."
             )
         self.alpha = float(alpha)

@@ -179,7 +179,7 @@ def distance_buckets(num_buckets, max_distance):
     shared = num_buckets - exact
     buckets, extra = list(range(exact)), 0
     for distance in range(exact, max_distance + 1):
-        # Computed in integers, since logarithms may round down at the border of two buckets.
+        # Computed with integers, since logarithms may round down at the border of two buckets.
         while distance**shared * exact ** (extra + 1) >= max_distance ** (extra + 1) * exact**shared:
             extra += 1
         buckets.append(min(exact + extra, num_buckets - 1))

@@ -136,7 +136,7 @@ class CallableScore(Score):
 
     def build(self, query_shape, key_shape):
         if isinstance(self.function, keras.layers.Layer) and not self.function.built:
-            # Calls the layer, since some layers build themselves in their first call only.
+            # Calls the layer, since some layers are built only by their first call.
             self.function(*(keras.KerasTensor(shape, self.compute_dtype) for shape in (query_shape, key_shape)))
 
     def compare(self, query, key):
@@ -157,7 +157,7 @@ class CallableScore(Score):
                 f"Received: function={self.function!r}."
             )
         function = serialize_shared(self.function)
-        # `build` builds a reloaded layer; Keras would build it for the first of its two inputs only.
+        # `build` builds a reloaded layer; Keras would build it for only the first of its two inputs.
         function.pop("build_config", None)
         return {**super().get_config(), "function": function, "hidden_size": self.hidden_size}
 

@@ -29,7 +29,7 @@ class CNNClassifier(ClassifierModel):
         self.convolutions = [self._convolution(width, f"convolution_{width}") for width in self.options.widths]
 
     def embedding_scale(self):
-        return self.embedding_dim, 0.144  # the deviation of the uniform distribution on [−0.25, 0.25] in the paper
+        return self.embedding_dim, 0.144  # as in the paper: of the uniform distribution on [−0.25, 0.25]
 
     def _convolution(self, width, name):
         return keras.layers.Conv1D(

@@ -32,7 +32,7 @@ class Luong(RecurrentSeq2SeqModel):
     """
 
     options_class = LuongOptions
-    embedding_stddev = 0.3  # for logits of h̃, which is within ±1
+    embedding_stddev = 0.3  # since the logits are computed from h̃, which is within ±1
 
     def __init__(self, *arguments, **options):
         super().__init__(*arguments, **options)
