@@ -77,11 +77,7 @@ class LanguageModel(ZooModel):
         raise NotImplementedError
 
     def rewind(self, state, count):
-        """Returns the state before the last `count` tokens.
-
-        Raises:
-            ValueError: If the state does not contain it.
-        """
+        """Returns the state before the last `count` tokens; only if the model `can_rewind`."""
         raise NotImplementedError
 
     def decode_step(self, last, state):
