@@ -1,8 +1,8 @@
 """Decoding: generates sequences with a step function, independently of models.
 
 A step function is `step(last, state, memory) -> (logits, state)`. `last` [R] are the last tokens of R rows; `logits`
-[R, V] score the next ones. `state` is a nested structure of tensors whose first axis is R, or scalars. `memory` is a
-nested structure of tensors whose first axis is the batch B; it is constant. R is B, or in beam search B times the
+[R, V] are those of the next ones. `state` is a nested structure of tensors whose first axis is R, or scalars. `memory`
+is a nested structure of tensors whose first axis is the batch B; it is constant. R is B, or in beam search B times the
 number of beams, with those of one sentence adjacent. For the coverage penalty, the step function returns
 `(logits, attention [R, S], state)`.
 

@@ -35,13 +35,13 @@ def coverage_penalty(coverage: Any, mask: Any, beta: float) -> Any:
 
 
 class BeamSearch(Search):
-    """Searches with K live hypotheses per sentence, and stores the N best hypotheses that have ended.
+    """Searches with K live hypotheses per sentence, and stores the N best ended ones.
 
     Args:
         alpha: Exponent of the length penalty.
         beta: Factor of the coverage penalty.
         source_mask: `True` for real source tokens, [B, S]; or `None` without coverage penalty.
-        nbest: Number of ended hypotheses that are stored per sentence, N.
+        nbest: Number of ended hypotheses stored per sentence, N.
         arguments: See `Search`.
 
     A subclass implements other rules by overriding `penalty`, `log_total`, `may_end`, `finished` and its variables.
@@ -100,7 +100,7 @@ class BeamSearch(Search):
         return log_sum_exp(allowed, ops.max(best, axis=-1))
 
     def may_end(self, ends: Any) -> Any:
-        """Returns which of the 2K best extensions end hypotheses, boolean [B, 2K], given those that are ends."""
+        """Returns which of the 2K best extensions may end hypotheses, given which are ends; both boolean [B, 2K]."""
         return ends
 
     def extensions(self, index: Any, rows: Rows, logits: Any) -> tuple[Any, Any, Any]:
@@ -109,7 +109,7 @@ class BeamSearch(Search):
         At most K of them are ends, so that at least K can continue.
         """
         size, batch = self.width, ops.shape(rows["max_length"])[0]
-        count = min(2 * size, logits.shape[-1])  # extensions per beam, at most 2K of which can be among the best
+        count = min(2 * size, logits.shape[-1])  # extensions per beam that can be among the 2K best
         logits = self.constraints.without_early_end(logits, index)
         allowed = ban_special(logits, self.special)
         best, tokens = top_k(allowed, count)

@@ -36,8 +36,8 @@ class HuggingFaceBeamSearch(_RankByMeanLogProb):
     """The rules of `transformers` with `early_stopping=False`.
 
     K ended hypotheses are stored. Once there are K, the search ends at the first step t after which the worst of them
-    ranks above the best live one at its current length, `log P / t^alpha`, although that may rank higher later. The
-    start token, which is also the padding token in that library, is excluded from the normalization.
+    ranks above the best live one at its current length, `log P / t^alpha`, although the latter may rank higher later.
+    The start token, which is also the padding token in that library, is excluded from the normalization.
 
     Reference:
         The documentation of `transformers.GenerationConfig`, early_stopping and length_penalty,
@@ -46,7 +46,7 @@ class HuggingFaceBeamSearch(_RankByMeanLogProb):
 
     def __init__(self, alpha: float, beta: float, source_mask: Any, nbest: int, *arguments: Any) -> None:
         super().__init__(alpha, beta, source_mask, nbest, *arguments)
-        self.nbest = self.width  # the caller uses the first of them
+        self.nbest = self.width  # `beam_search` returns only the first `nbest`
 
     def normalized_logits(self, logits: Any) -> Any:
         return logits + ops.where(ops.equal(ops.arange(logits.shape[-1]), self.special.start), LOWEST, 0.0)
@@ -60,8 +60,8 @@ class HuggingFaceBeamSearch(_RankByMeanLogProb):
     def finished(self, index: Any, rows: Rows) -> Any:
         bound = rows["live_scores"][:, 0] / self.penalty(self.compared_length(index, rows))
         worst = rows["done_scores"][:, -1]
-        over = ops.logical_or(rows["stopped"], index >= rows["max_length"])
-        return ops.logical_or(over, ops.logical_and(self.full(rows), worst >= bound))
+        is_over = ops.logical_or(rows["stopped"], index >= rows["max_length"])
+        return ops.logical_or(is_over, ops.logical_and(self.full(rows), worst >= bound))
 
     def full(self, rows: Rows) -> Any:
         """Returns whether K hypotheses of each sentence have ended, boolean [B]."""
@@ -80,7 +80,7 @@ class EagerHuggingFaceBeamSearch(HuggingFaceBeamSearch):
 
 
 class PatientHuggingFaceBeamSearch(HuggingFaceBeamSearch):
-    """The rules of `transformers` with `early_stopping="never"`: ends when no live hypothesis can rank higher."""
+    """The rules of `transformers` with `early_stopping="never"`: it ends when no live hypothesis can rank higher."""
 
     def compared_length(self, index: Any, rows: Rows) -> Any:
         return rows["max_length"] if self.alpha > 0 else super().compared_length(index, rows)
@@ -89,8 +89,8 @@ class PatientHuggingFaceBeamSearch(HuggingFaceBeamSearch):
 class CTranslate2BeamSearch(_RankByMeanLogProb):
     """The rules of CTranslate2 with `patience=1`.
 
-    The search ends when K hypotheses have ended; with `alpha=0`, when `nbest` have ended and the best extension of some
-    step was an end. Probabilities are normalized over the whole vocabulary, including banned tokens. (Its
+    The search ends when K hypotheses have ended; with `alpha=0`, when `nbest` have ended and an end was the best
+    extension of a step. Probabilities are normalized over the whole vocabulary, including banned tokens. (The library's
     `min_decoding_length` of 1 is `Constraints.min_length`.)
 
     Reference:
@@ -109,10 +109,10 @@ class CTranslate2BeamSearch(_RankByMeanLogProb):
 
     def finished(self, index: Any, rows: Rows) -> Any:
         if self.alpha == 0:
-            enough = ops.logical_and(rows["best_ended"], rows["ended"] >= self.nbest)
+            has_enough = ops.logical_and(rows["best_ended"], rows["ended"] >= self.nbest)
         else:
-            enough = rows["ended"] >= self.width
-        return ops.logical_or(enough, index >= rows["max_length"])
+            has_enough = rows["ended"] >= self.width
+        return ops.logical_or(has_enough, index >= rows["max_length"])
 
 
 BEAM_RULES: dict[str, type[BeamSearch]] = {
@@ -154,8 +154,8 @@ def beam_search(
         beta: Factor of the coverage penalty, ≥ 0.
         source_mask: `True` for real source tokens, boolean [B, S]; `None` for no coverage penalty.
         resizes: See `greedy_search`.
-        nbest: Number of hypotheses returned, N, 1 to K; with fewer, the search ends sooner. Default: K.
-        rules: The rules of ranking and ending, a key of `BEAM_RULES`. The above describes `"gnmt"`.
+        nbest: Number of returned hypotheses, N, from 1 to K; with fewer, the search ends sooner. Default: K.
+        rules: The rules of ranking and ending, a key of `BEAM_RULES`. The description above is that of `"gnmt"`.
 
     Returns:
         Ids [B, N, room] and the float32 sums of the log probabilities [B, N] of the tokens after the prompt, by rank.

@@ -43,9 +43,9 @@ class Constraints:
     Args:
         special: The special ids.
         max_lengths: Maximum number of tokens of each row, including the prompt and the end, int32 [B].
-        room: The capacity: the largest of these, an integer or a scalar tensor, which is the width of the result.
+        room: Capacity of the result in tokens: the largest of these, an integer or a scalar tensor.
         prompt: The tokens with which rows begin, int32 [B, P], padded at the end, P at least 1; or `None`.
-        no_repeat_ngram: No n-gram of this size occurs twice, including the prompt's; 0 for no such constraint.
+        no_repeat_ngram: Size of n-grams, including the prompt's, none of which occurs twice; 0 allows repetitions.
         num_begun: Number of tokens of the prompts with which rows begin before the first step, an integer or an int32
             scalar, at most the length of the shortest prompt and the smallest of `max_lengths`. The initial state must
             then contain all tokens before the last of these; if it is 0, rows begin with the start token. Beam search
@@ -85,7 +85,7 @@ class Constraints:
         return take(rows["prompt"], index, axis=1), self.in_prompt(rows, index)
 
     def in_prompt(self, rows: dict[str, Any], index: Any) -> Any:
-        """Returns which rows (of `by_row`) have a prompt's token at `index`, boolean [B]."""
+        """Returns which rows (of `by_row`) have a token of the prompt at `index`, boolean [B]."""
         return index < rows["prompt_length"]
 
     @property
@@ -101,7 +101,7 @@ class Constraints:
         return ops.logical_and(last, ops.logical_not(self.in_prompt(rows, index)))
 
     def without_early_end(self, logits: Any, index: Any) -> Any:
-        """Returns logits [R, V] of the tokens at `index`, with those of ends at `LOWEST` before `min_length`."""
+        """Returns logits [R, V] of the tokens at `index`, in which ends are `LOWEST` before `min_length`."""
         if not self.min_length:
             return logits
         is_early = ops.logical_and(self.special.are_ends(ops.arange(logits.shape[-1])), index < self.min_length)
@@ -127,7 +127,7 @@ class Constraints:
 
 
 def ban_special(logits: Any, special: SpecialIds) -> Any:
-    """Returns float32 logits [..., V] with those of start and padding at `LOWEST`."""
+    """Returns float32 logits [..., V] in which start and padding are `LOWEST`."""
     places = ops.convert_to_tensor([[special.start], [special.pad]], "int32")
     banned = ops.scatter(places, ops.full((2,), LOWEST, "float32"), (logits.shape[-1],))
     # Compilers fuse adding a vector with the matrix product of the logits; `where` would be an additional pass.
@@ -140,7 +140,7 @@ def sequence_log_prob(logits: Any, ids: Any, special: SpecialIds) -> Any:
 
 
 def token_log_probs(logits: Any, ids: Any, special: SpecialIds, alternatives: int) -> dict[str, Any]:
-    """Returns the log probability of each of the padded ids [B, T], and the most probable ids in its place.
+    """Returns the log probability of each of the padded ids [B, T], and the most probable ids at each position.
 
     Args:
         logits: Logits [B, T, V] under teacher forcing.

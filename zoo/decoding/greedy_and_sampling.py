@@ -28,7 +28,7 @@ def greedy_search(
         memory: Constant inputs of the step function, nested tensors with the batch axis first; or `None`.
         resizes: Whether tensors may change their sizes in loops. Default: if the backend supports it.
         drafts: How several tokens are drafted and confirmed at once, which requires `resizes` and replaces `step`;
-            `None` for one token at a time. The answers are the same, up to rounding in the model.
+            `None` for one token at a time. The results are the same, up to rounding in the model.
 
     Returns:
         Ids [B, room]: the prompt, the generated tokens including the end (if it was reached), then padding; and the
@@ -88,7 +88,7 @@ def sample(
         cumulative = ops.cumsum(probabilities, axis=-1)
         drawn = uniform(rows["seed"], rows["row_number"], index)[:, None] * cumulative[:, -1:]
         rank = ops.sum(ops.cast(cumulative <= drawn, "int32"), axis=-1)
-        # Because of rounding, the rank may exceed that of the last remaining token.
+        # Rounding may make the rank larger than that of the last remaining token.
         rank = ops.minimum(rank, ops.sum(ops.cast(probabilities > 0, "int32"), axis=-1) - 1)
         return ops.take_along_axis(ids, rank[:, None], axis=1)[:, 0]
 

@@ -12,9 +12,9 @@ from zoo.row_selection import take_rows
 Step = Callable[[Any, Any, Any], Any]
 Rows = dict[str, Any]
 
-# Finished rows are removed when at most this fraction of rows is unfinished, because copying the others costs time.
+# Finished rows are removed when at most this fraction of rows is unfinished, since copying the others takes time.
 SHRINK_AT = 0.75
-# With fixed sizes, the last sentences of a batch are moved to a second loop, which has fewer rows by this factor.
+# With fixed sizes, a second loop, with fewer rows by this factor, continues the last sentences of a batch.
 FIRST_TO_SECOND = 8
 
 
@@ -27,7 +27,7 @@ class Search:
     Args:
         step: The step function.
         constraints: The `Constraints`.
-        resizes: Whether tensors may change their sizes in loops; `None`: if the backend supports it.
+        resizes: Whether tensors may change their sizes in loops; `None`: whether the backend supports it.
         width: Rows of the state per sentence.
     """
 
@@ -62,13 +62,13 @@ class Search:
         results = {name: rows[name] for name in self.results}
         if self.resizes:
             loop = {**loop, "memory": memory, "results": results}
-            loop = while_loop(lambda loop: ops.any(self._unfinished(loop)), self._until_many_end, loop, resizes=True)
+            loop = while_loop(lambda loop: ops.any(self._unfinished(loop)), self._run_and_shrink, loop, resizes=True)
             return self._store(loop["results"], loop["rows"])
-        few = (batch + FIRST_TO_SECOND - 1) // FIRST_TO_SECOND
-        loop = self._run_until(few, loop, memory)
+        remaining_size = (batch + FIRST_TO_SECOND - 1) // FIRST_TO_SECOND
+        loop = self._run_until(remaining_size, loop, memory)
         results = self._store(results, loop["rows"])
         unfinished_first = ops.argsort(ops.cast(self.finished(loop["index"], loop["rows"]), "int32"))
-        remaining = ops.cast(unfinished_first[:few], "int32")
+        remaining = ops.cast(unfinished_first[:remaining_size], "int32")
         rows, state, memory = self._take(remaining, loop["rows"], loop["state"], memory)
         loop = self._run_until(0, {"index": loop["index"], "rows": rows, "state": state}, memory)
         return self._store(results, loop["rows"])
@@ -76,30 +76,30 @@ class Search:
     def _unfinished(self, loop: Rows) -> Any:
         return ops.logical_not(self.finished(loop["index"], loop["rows"]))
 
-    def _run_until(self, few: Any, loop: Any, memory: Any) -> Any:
-        """Returns the loop's tensors when at most `few` sentences are unfinished."""
+    def _run_until(self, max_unfinished: Any, loop: Any, memory: Any) -> Any:
+        """Returns the loop's tensors when at most `max_unfinished` sentences are unfinished."""
         fixed = {name: loop["rows"][name] for name in ("sentence", *self.constraints.by_row())}
 
-        def full(loop: Rows) -> Rows:
+        def with_fixed(loop: Rows) -> Rows:
             return {**loop, "rows": {**loop["rows"], **fixed}}
 
-        def changing(loop: Rows) -> Rows:
+        def without_fixed(loop: Rows) -> Rows:
             return {**loop, "rows": {name: row for name, row in loop["rows"].items() if name not in fixed}}
 
         loop = while_loop(
-            lambda loop: ops.sum(ops.cast(self._unfinished(full(loop)), "int32")) > few,
-            lambda loop: changing(self._body(full(loop), memory)),
-            changing(loop),
+            lambda loop: ops.sum(ops.cast(self._unfinished(with_fixed(loop)), "int32")) > max_unfinished,
+            lambda loop: without_fixed(self._body(with_fixed(loop), memory)),
+            without_fixed(loop),
             self.resizes,
         )
-        return full(loop)
+        return with_fixed(loop)
 
     def _body(self, loop: Rows, memory: Any) -> Rows:
         rows, state = self.advance(loop["index"], loop["rows"], loop["state"], memory)
         return {"index": loop["index"] + 1, "rows": rows, "state": state}
 
-    def _until_many_end(self, loop: Rows) -> Rows:
-        """Runs until many sentences are finished, stores their results and removes them from the loop."""
+    def _run_and_shrink(self, loop: Rows) -> Rows:
+        """Runs until many sentences are finished, stores the results and removes finished sentences from the loop."""
         memory, results = loop.pop("memory"), loop.pop("results")
         count = ops.cast(ops.shape(loop["rows"]["sentence"])[0], "float32")
         loop = self._run_until(ops.cast(SHRINK_AT * count, "int32"), loop, memory)

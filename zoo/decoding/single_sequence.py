@@ -17,8 +17,8 @@ class SingleSequenceSearch(Search):
     """Chooses one token per sentence at every step.
 
     Args:
-        choose: Function of logits [B, V], the variables of each sentence and the number of the step that returns ids
-            [B]. `None` chooses the most probable ones.
+        choose: Function that returns ids [B] from logits [B, V], the variables of each sentence and the number of the
+            step. `None` chooses the most probable ids.
         variables: Further variables of each sentence, for `choose`.
         arguments: See `Search`.
     """
@@ -50,7 +50,7 @@ class SingleSequenceSearch(Search):
         logits, state = self.step(rows["last"], state, memory)
         logits = ban_special(self.constraints.without_early_end(logits, index), self.special)
         largest, chosen = argmax(logits)
-        log_prob = -ops.log(ops.sum(ops.exp(logits - largest), axis=-1))  # of the most probable one
+        log_prob = -ops.log(ops.sum(ops.exp(logits - largest), axis=-1))  # of the most probable token
         is_largest = self.choose is None and not self.constraints.changes_choice
         if self.choose is not None or self.constraints.no_repeat_ngram:
             choose = self.choose or (lambda logits, rows, index: argmax(logits)[1])

@@ -20,11 +20,11 @@ MAX_NGRAM = 3
 def look_up(history: Any, length: Any, num_tokens: int) -> tuple[Any, Any]:
     """Returns the tokens that followed the latest earlier occurrence of the last tokens of each row.
 
-    Of n-grams that end with the last token, the longest one counts, and of several occurrences the latest. If fewer
-    than `num_tokens` tokens have followed it, they are repeated.
+    The last tokens are the longest n-gram at the end that occurs earlier, of `MIN_NGRAM` to `MAX_NGRAM` tokens. If
+    fewer than `num_tokens` tokens follow it, they are repeated.
 
     Args:
-        history: Tokens [B, H], of which the first `length` count.
+        history: Tokens [B, H], of which the first `length` are valid.
         length: Number of tokens, at least 1, an int32 scalar.
         num_tokens: Number of tokens to return, K.
 
@@ -45,26 +45,26 @@ def look_up(history: Any, length: Any, num_tokens: int) -> tuple[Any, Any]:
         matches.append(ops.cast(matched, "int32"))
     sizes = sum(matches[1:], matches[0])
     best = ops.max(ops.where(sizes >= MIN_NGRAM, sizes * size + places, -1), axis=1)
-    found = best >= 0
-    place = ops.where(found, best % ops.maximum(size, 1), 0)[:, None]
+    occurs = best >= 0
+    place = ops.where(occurs, best % ops.maximum(size, 1), 0)[:, None]
     period = ops.maximum(length - 1 - place, 1)
     following = place + 1 + ops.arange(num_tokens, dtype="int32") % period
-    return ops.take_along_axis(history, ops.minimum(following, size - 1), axis=1), found
+    return ops.take_along_axis(history, ops.minimum(following, size - 1), axis=1), occurs
 
 
 @dataclasses.dataclass(frozen=True)
 class Drafts:
     """How a search drafts several tokens and confirms them by one call of the model.
 
-    All rows advance together, so this is for few rows, and for answers that repeat their context.
+    All rows advance together, so drafts help with few rows, and with outputs that repeat their context.
 
     Args:
-        steps: Function of tokens [R, T], the state and the memory that returns the logits after each, [R, T, V], and
-            the new state.
-        rewind: Function of a state and a number, an int32 scalar, that returns the state before that many of the last
-            tokens.
+        steps: Function that returns logits after each token, [R, T, V], and the new state, from tokens [R, T], the
+            state and the memory.
+        rewind: Function that returns the state without the last tokens, from a state and their number, an int32
+            scalar.
         length: Number of tokens to draft, at least 1.
-        context: Tokens in which drafts are looked up besides the prompt and the answer, int32 [B, C], such as sources.
+        context: Tokens in which drafts are looked up besides the prompt and the output, int32 [B, C], such as sources.
 
     Reference:
         Stern et al. 2018, section 3, https://arxiv.org/abs/1811.03115;
@@ -80,8 +80,8 @@ class Drafts:
 class SpeculativeSearch(SingleSequenceSearch):
     """Chooses one token per sentence at every step, or several of them where a draft is confirmed.
 
-    The tokens of prompts are drafts, too. All sentences advance by the same number of tokens, the smallest number that
-    is confirmed of an unfinished one. Random choices depend only on the row and the position (see `sample`), so that
+    The tokens of prompts are drafts, too. All sentences advance by the same number of tokens, the smallest number
+    confirmed for an unfinished sentence. Random choices depend only on the row and the position (see `sample`), so that
     drafts do not change them.
 
     Args:
@@ -99,7 +99,7 @@ class SpeculativeSearch(SingleSequenceSearch):
         return {**super().initial_rows(batch), "context": self.drafts.context}
 
     def _draft(self, index: Any, rows: Rows) -> Any:
-        """Returns drafted tokens, int32 [B, k]: prompts and what `look_up` finds; k is 0 if a row would have none."""
+        """Returns drafted tokens, int32 [B, k]: prompts and what `look_up` finds; k is 0 if a row has no draft."""
         history = ops.concatenate([rows["context"], rows["ids"]], axis=1)
         tokens, is_drafted = look_up(history, ops.shape(rows["context"])[1] + index, self.drafts.length)
         is_drafted = ops.logical_or(is_drafted, rows["finished"])
@@ -122,7 +122,7 @@ class SpeculativeSearch(SingleSequenceSearch):
         is_confirmed = ops.equal(ops.cumsum(ops.pad(differs, ((0, 0), (1, 0))), axis=1), 0)
         ends = ops.cast(ops.logical_and(ends, is_confirmed), "int32")
         has_ended = ops.logical_or(ops.cumsum(ends, axis=1) > ends, rows["finished"][:, None])
-        # After its end, a row accepts whatever follows.
+        # After its end, a row accepts all tokens.
         is_accepted = ops.logical_or(is_confirmed, has_ended)
         count = ops.min(ops.sum(ops.cast(is_accepted, "int32"), axis=1))
 
@@ -141,15 +141,15 @@ class SpeculativeSearch(SingleSequenceSearch):
         return {"index": index + count, "rows": {**rows, **changes}, "state": state}
 
     def _choose(self, logits: Any, rows: Rows, positions: Any) -> tuple[Any, Any, Any]:
-        """Returns the tokens that logits [B, T, V] choose at positions [T], their log probabilities, and the ends.
+        """Returns tokens chosen from logits [B, T, V] at positions [T], their log probabilities, and which are ends.
 
-        All are [B, T]. The log probability of a token that a constraint requires is 0.
+        All are [B, T]. Tokens that a constraint requires have the log probability 0.
         """
         batch, num_tokens, size = ops.shape(logits)
         logits = self.constraints.without_early_end(logits, positions[:, None])
         logits = ban_special(ops.reshape(logits, (-1, size)), self.special)
         largest, chosen = argmax(logits)
-        log_probs = -ops.log(ops.sum(ops.exp(logits - largest), axis=-1))  # of the most probable ones
+        log_probs = -ops.log(ops.sum(ops.exp(logits - largest), axis=-1))  # of the most probable tokens
         if self.choose is not None:
 
             def flat(values: Any) -> Any:

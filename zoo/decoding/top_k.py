@@ -46,7 +46,7 @@ def argmax(logits: Any) -> tuple[Any, Any]:
 
 
 def _num_groups(size: int, k: int) -> int | None:
-    """Returns the number of equal groups with the least cost, or `None` if no suitable number divides `size`.
+    """Returns the number of equal groups that costs least, or `None` if no suitable number divides `size`.
 
     With G groups, `top_k` selects from G maxima and then from k · V / G values.
     """

@@ -3,7 +3,7 @@
 A mesh has up to two axes: one over which each batch is sharded, and `model`. Along `model` the weights of a layer are
 split so that each head or hidden unit is computed on one device, and the layer ends with a sum over the devices
 (Shoeybi et al. 2019, "Megatron-LM", section 3, https://arxiv.org/abs/1909.08053). If the axis of the batch is called
-`fsdp`, it splits weights, too, along a dimension that `model` does not split (Rajbhandari et al. 2020, "ZeRO",
+`fsdp`, it also splits weights, along a dimension that `model` does not split (Rajbhandari et al. 2020, "ZeRO",
 section 5, https://arxiv.org/abs/1910.02054); if it is called `data`, weights are replicated along it.
 """
 
@@ -21,7 +21,7 @@ _LAYOUTS = (
 
 
 def layout_of(path: str, shape: tuple[int, ...], mesh: Mapping[str, int]) -> tuple[str | None, ...]:
-    """Returns for each dimension of a weight the mesh axis that splits it, or `None`.
+    """Returns the mesh axis that splits each dimension of a weight, or `None`.
 
     An axis that does not divide its preferred dimension splits another one. Biases, gains and other vectors are
     replicated.

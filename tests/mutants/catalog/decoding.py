@@ -414,8 +414,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "by the rules of CTranslate2 search ends with the first ending",
         "zoo/decoding/beam_rules.py",
-        'enough = rows["ended"] >= self.width',
-        'enough = rows["ended"] >= 1',
+        'has_enough = rows["ended"] >= self.width',
+        'has_enough = rows["ended"] >= 1',
         RULES,
     ),
     Mutant(

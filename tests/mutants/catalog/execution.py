@@ -69,8 +69,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "the gradient of keys and values is that of the last tile alone",
         "zoo/layers/execution/running_softmax.py",
-        "self.read(array, index[kind]) + ops.cast(new, self._sum_type(new))",
-        "ops.cast(new, self._sum_type(new))",
+        "self.read(array, index[kind]) + ops.cast(new, self._sum_dtype(new))",
+        "ops.cast(new, self._sum_dtype(new))",
         AT_ONCE,
     ),
     Mutant(

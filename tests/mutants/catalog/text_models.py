@@ -64,8 +64,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "the vector of a sentence keeps its length",
         "zoo/models/sentence_encoders/transformer.py",
-        "exact / ops.maximum(lengths, _MIN_LENGTH)",
-        "exact",
+        "wide / ops.maximum(norms, _MIN_NORM)",
+        "wide",
         SENTENCES,
     ),
     Mutant(

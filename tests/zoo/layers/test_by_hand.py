@@ -189,7 +189,7 @@ def test_res_post_norm_encoder_block_by_hand():
     attention = _identity_heads(layers.MultiHeadAttention(2, 1), query_scale=0.0)
     block = layers.TransformerEncoderBlock(attention, _identity_feed_forward(), epsilon=1e-9, res_post_norm=True)
     check((_single(block, [[3.0, 0.0], [0.0, 4.0], [0.0, 4.0]])[0],), [[3.0, 0.0], [-2.0, 6.0], [-2.0, 6.0]])
-    with pytest.raises(ValueError, match="`res_post_norm` is in place of `normalize_first`"):
+    with pytest.raises(ValueError, match="`res_post_norm` requires `normalize_first=False`"):
         layers.TransformerEncoderBlock(attention, _identity_feed_forward(), True, res_post_norm=True)
 
 

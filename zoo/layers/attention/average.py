@@ -1,4 +1,4 @@
-"""Average attention: each position attends to the mean of all positions up to it."""
+"""Average attention: each position attends equally to all positions up to it."""
 
 import keras
 from keras import ops

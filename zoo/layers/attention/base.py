@@ -27,7 +27,7 @@ class BaseAttention(ReturnsMore, AttentionDescription):
 
     `weights = softmax(score(query, key) + bias)`, `output = weights · value`, where masked positions have weight 0.
     A subclass overrides steps of `AttentionDescription`, first of all `compare`, and `build` if it has weights, but not
-    `call`. `zoo.layers.execution` chooses by which path the steps are computed, see `explain_execution`.
+    `call`. `zoo.layers.execution` chooses the path by which the steps are computed; see `explain_execution`.
     Axes: B batch, T queries, S keys and values, N heads, H size of a head, D features.
 
     Args:
@@ -36,15 +36,15 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         implementation: How the weights are computed; the results agree. `"dense"`: all at once. `"blockwise"`: a chunk
             of queries at a time, and again in the backward pass, so that memory is O(S) instead of O(T · S). On
             TensorFlow, if each score depends on its own query and key alone, in tiles of queries × keys: memory then
-            depends on neither length, and tiles that are masked completely are skipped. All at once if a user's score
-            draws random numbers. `"fused"`: by the backend's kernel (`keras.ops.dot_product_attention`) for scaled dot
-            products, without active dropout and without a mask and a bias together (on GPUs with JAX with neither, but
-            for a causal mask alone), unless a subclass overrides a step that the kernel replaces; otherwise like
-            `"auto"`. `"auto"`: fused on PyTorch and on GPUs with JAX, else blockwise for sizes that are known and
-            large, else dense.
+            depends on neither length, and tiles that are masked completely are skipped. A score that draws random
+            numbers is computed all at once. `"fused"`: by the backend's kernel (`keras.ops.dot_product_attention`) for
+            dot products of projected queries and keys, unless dropout is active, the call has both a mask and a bias
+            (on GPUs with JAX either of them, except a causal mask alone), or a subclass overrides a step that the
+            kernel replaces; the layer then computes like `"auto"`. `"auto"`: fused on PyTorch and on GPUs with JAX,
+            else blockwise for sizes that are known and large, else dense.
         visibility: A `VisibilityRule`, such as `SlidingWindow(128)` or `Causal() & Segments()`, which masks keys in
             addition to the masks of a call; or `None`.
-        normalization: What `get_normalization` takes: a `Normalization`, which turns scores into weights, or its name.
+        normalization: A `Normalization`, which turns scores into weights, or its name.
 
     Call arguments:
         query: [B, T, Dq].
@@ -57,17 +57,17 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         return_attention_scores: Whether to return the attention weights as well.
         training: Whether dropout is active.
         use_causal_mask: Whether query t attends only to the keys up to S − T + t; always so with a cache.
-        attention_bias: Float tensor that broadcasts to the scores, added before the softmax: [T, S]; [B, T, S], or with
-            heads [N, T, S] or [B, N, T, S], whatever B and N are; any axis may be 1. Infinite biases are the limit of
-            large ones, in every dtype: keys with +∞ share all the weight; keys with −∞ get none, but share it evenly
-            if a query has no other keys. A bias never masks.
+        attention_bias: Float tensor that broadcasts to the scores, added before the softmax: [T, S]; without
+            heads also [B, T, S]; with heads also [N, T, S] and [B, N, T, S]; any axis may be 1. Infinite biases act as
+            very large ones, in every dtype: keys with +∞ share all the weight; keys with −∞ get none, but share it
+            evenly if a query has no other keys. A bias never masks.
         start_index: Position of the first query among the keys. Default: the queries are at the end of the keys; with a
             cache, at the end of the new keys.
         segment_ids: Integers [B, S], for a `visibility` with `Segments`.
-        query_segment_ids: Integers [B, T]; default: those of the keys at the positions of the queries.
+        query_segment_ids: Integers [B, T]. Default: those of the keys at the positions of the queries.
         prefix_length: Integers [B], for a `visibility` with `PrefixLM`.
-        memory: What `project_memory(value, key)` returned, to project a fixed memory once and not at every call;
-            `value` and `key` are then ignored and may be `None`.
+        memory: The result of `project_memory(value, key)`, so that a fixed memory is projected once and not at every
+            call; `value` and `key` are then ignored and may be `None`.
         cache: Dict from `create_cache` (in layers that have it), to which the keys and values of the call are appended.
             The results are those of a call with all keys and a causal mask. Masks of values and `segment_ids` are then
             [B, L]: they cover the capacity of the cache, or all positions of a growing cache and the new ones.
@@ -81,8 +81,8 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         weights are exactly zero. The output carries the query's mask.
 
     Raises:
-        ValueError: For a floating point mask, a mask or bias of the wrong rank or size, a mask whose batch is neither
-            the query's nor 1, a query without value, or a call without an argument that `visibility` requires.
+        ValueError: For a floating point mask, a mask or bias of the wrong rank or size, a mask whose batch size is
+            neither the query's nor 1, a call without `value`, or without an argument that `visibility` requires.
 
     Example:
         >>> import numpy as np
@@ -129,7 +129,8 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         self.visibility = None if visibility is None else check_rule(visibility)
         if self.visibility is not None and self.visibility.chooses and not self.supports_choosing_rules:
             raise ValueError(
-                f"{type(self).__name__} takes no rule that chooses keys by scores. Received: visibility={visibility!r}."
+                f"{type(self).__name__} does not support rules that choose keys by scores. "
+                f"Received: visibility={visibility!r}."
             )
         self.normalization = get_normalization(normalization, dtype=self.dtype_policy, name="normalization")
 
@@ -137,12 +138,12 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         self.normalization.build_for_attention(self.num_score_heads)
 
     def __setattr__(self, name, value):
-        if name in ("_called", "built") and self.__dict__.get(name) is value:  # Keras writes them at every call
+        if name in ("_called", "built") and self.__dict__.get(name) is value:  # Keras sets them at every call
             return
         super().__setattr__(name, value)
 
     def __call__(self, query, *args, **kwargs):
-        # Checked before Keras builds the layer, for which it needs shapes.
+        # Checked before Keras builds the layer, which requires the shapes.
         value = args[0] if args else kwargs.get("value")
         key = args[1] if len(args) > 1 else kwargs.get("key")
         check_inputs(query, value, key, kwargs.get("memory"))
@@ -259,10 +260,10 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         return build_visibility(lengths, start_index, **arguments, **options, sizes=sizes)
 
     def explain_execution(self, query, value=None, *args, **kwargs):
-        """Returns by which path a call would be computed, and why, without computing it; all paths agree.
+        """Returns the path by which a call would be computed, and why, without computing it; all paths agree.
 
         Args:
-            query: [B, T, Dq], like all tensors here with any values, or a `keras.KerasTensor`.
+            query: [B, T, Dq]; the values of this and all other tensors are not read: `keras.KerasTensor` is enough.
             value: [B, S, Dv].
             *args: Other arguments of the call.
             **kwargs: Other arguments of the call.
@@ -293,7 +294,7 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         options = {name: arguments.pop(name) for name in ("attention_bias", "return_attention_scores", "training")}
         position, is_rolling, queries = caches.next_position(cache), caches.is_rolling(cache), length_of(query)
         added = length_of(value) if memory is None else length_of(memory["value"], -2)
-        # A single query at the end of the keys attends to all of them: it needs no causal mask.
+        # A single query at the end of the keys attends to all of them: it requires no causal mask.
         causal = not (caches.is_growing(cache) and query.shape[1] == 1 and start_index is None)
         if start_index is None:
             start_index = caches.first_query_position(position, added, queries)
@@ -301,7 +302,7 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         if arguments["value_mask"] is not None or arguments["key_mask"] is not None:
             capacity = value_of(added if is_rolling else caches.capacity_after(cache, added))
             mask = masks.combined_value_mask(arguments["value_mask"], arguments["key_mask"], capacity)
-            if not is_rolling:  # of the new positions
+            if not is_rolling:  # only the mask of the new positions
                 mask = masks.slice_mask(mask, value_of(position), value_of(added))
         projected = None
         if memory is None and mask is None and arguments["query_mask"] is None and value is query and key is None:
@@ -326,7 +327,7 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         return *results, cache
 
     def _resolve_memory(self, memory, value, key, mask, position=0):
-        """Returns the `memory` of a call if it has one, else the projected values and keys, zero where masked."""
+        """Returns the `memory` of a call, or projects its values and keys, which are zeroed where masked."""
         if memory is not None:
             return memory
         if mask is not None:
@@ -334,7 +335,7 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         return self.project_memory(value, key, self._input_start(position))
 
     def project_jointly(self, inputs, start_index):
-        """Returns projected queries and the memory of the same inputs from one product, or `None` if there is none.
+        """Returns queries and a memory projected from the same inputs by one product; `None` if it is not supported.
 
         Args:
             inputs: [B, T, D].
@@ -362,7 +363,7 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         `seen` is whether a query attends to any key, [B or 1, (N or 1,) T or 1, 1]. The query is from `project_query`,
         the memory from `project_memory`; `attention_bias` broadcasts to the scores or is `None`.
         """
-        if "index" in memory:  # it is a cache
+        if "index" in memory:  # the memory is a cache
             memory = {name: memory[name] for name in memory if name != "index"}
         bias = attention_bias
         if bias is not None:
@@ -379,7 +380,7 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         return ops.where(any_visible, output, ops.cast(0.0, output.dtype))
 
     def create_cache(self, batch_size, length=None, rolling=False):
-        """Returns an empty cache for self-attention, step by step.
+        """Returns an empty cache for step-by-step self-attention.
 
         Args:
             batch_size: B.
@@ -388,16 +389,16 @@ class BaseAttention(ReturnsMore, AttentionDescription):
                 window: the last `reach` positions and the first `kept_first`, such as those of
                 `Causal() & (SlidingWindow(128) | GlobalTokens(range(4)))`. Masks of values are then those of the new
                 positions, [B, T]; `attention_mask`, `attention_bias` and weights cover the positions in the cache and
-                the new ones. A first position that is also in the window has its weight at the first place.
+                the new ones. A position that is both among the first and in the window has its weight among the first.
 
         Raises:
             ValueError: If the layer is not built; with `rolling`, if it has no window or its `visibility` requires mask
                 inputs.
         """
         if not self.built:
-            raise ValueError(f"Build or call {type(self).__name__} first: a cache has the sizes of its keys.")
+            raise ValueError(f"Build or call {type(self).__name__} first: the sizes of a cache depend on its inputs.")
         value, key = (ops.zeros((1, 1, size), dtype=self.compute_dtype) for size in self.memory_sizes)
-        memory = self.project_memory(value, key)  # of one position, for the shapes
+        memory = self.project_memory(value, key)  # the memory of one position, for its shapes
         capacity = self._rolling_capacity() if rolling else 0 if length is None else length
         buffers = {
             name: ops.zeros((batch_size, *tensor.shape[1:-2], capacity, tensor.shape[-1]), dtype=tensor.dtype)
@@ -427,7 +428,7 @@ def check_inputs(query, value, key, memory):
     if value is None and memory is None:
         raise ValueError(NO_VALUE)
     if memory is not None and not isinstance(memory, dict):
-        raise ValueError(f"`memory` must be what `project_memory` returned. Received: {type(memory).__name__}.")
+        raise ValueError(f"`memory` must be a result of `project_memory`. Received: {type(memory).__name__}.")
     for name, tensor in (("query", query), ("value", value), ("key", key)):
         if tensor is not None and len(getattr(tensor, "shape", (0, 0, 0))) != 3:
             raise ValueError(f"`{name}` must be [B, length, size]. Received: shape={tuple(tensor.shape)}.")
@@ -441,11 +442,11 @@ def check_built(layer):
     """
     if not layer.built:
         name = type(layer).__name__
-        raise ValueError(f"Build or call {name} first: its projections have the sizes of its inputs.")
+        raise ValueError(f"Build or call {name} first: the sizes of its projections depend on its inputs.")
 
 
 def _as_symbolic(argument):
-    """Returns a tensor's shape and dtype as a symbolic tensor, and anything else as it is."""
+    """Returns a symbolic tensor of a tensor's shape and dtype, and anything else unchanged."""
     if not hasattr(argument, "shape") or not argument.shape or isinstance(argument, keras.KerasTensor):
         return argument
     return keras.KerasTensor(argument.shape, backend.standardize_dtype(argument.dtype))

@@ -12,22 +12,22 @@ from zoo.layers.visibility.windows import LocalBlocks
 class BlockLocalAttention(BlockedAttention):
     """Multi-head attention within blocks: the query at position p attends to the keys s with `⌊p / c⌋ = ⌊s / c⌋`.
 
-    With a causal mask, only to those up to p. The blocks of c positions begin at position 0 of the keys, wherever the
-    queries are. Time and memory are O((T + S) · c), with `return_attention_scores` O(T · S). A step with a cache reads
-    one block of it.
+    With a causal mask it attends only to those up to p. The blocks of c positions begin at position 0 of the keys,
+    wherever the queries are. Time and memory are O((T + S) · c), with `return_attention_scores` O(T · S). A step with a
+    cache reads one block of it.
 
     Args:
         num_heads: N, a positive integer.
-        key_dim: Size of each head for key, and by default for query, a positive integer.
+        key_dim: Size of each head for keys, and by default for queries; a positive integer.
         block_size: c, a positive integer.
-        value_dim: Size of each head for value. Default: `key_dim`.
+        value_dim: Size of each head for values. Default: `key_dim`.
         **kwargs: Other options of `MultiHeadAttention`. `score` may be any but `LocationScore`. If `positions` act on
             scores or values, they must depend on distances alone, like all positions of this library.
 
     Call arguments, masking and results: see `BaseAttention`; weights are [B, N, T, S].
 
     Raises:
-        ValueError: For a `block_size` that is no positive integer, and for a `LocationScore`.
+        ValueError: For a `block_size` that is not a positive integer, and for a `LocationScore`.
 
     Example:
         >>> import numpy as np
@@ -43,7 +43,7 @@ class BlockLocalAttention(BlockedAttention):
 
     Reference:
         Liu et al. 2018, "Generating Wikipedia by Summarizing Long Sequences", section 4.2.4 ("local attention"),
-        https://arxiv.org/abs/1801.10198; it is the identity permutation of
+        https://arxiv.org/abs/1801.10198; this is the identity permutation of
         Qiu et al. 2020, "Blockwise Self-Attention for Long Document Understanding", https://arxiv.org/abs/1911.02972
     """
 

@@ -18,11 +18,11 @@ class BlockedAttention(MultiHeadAttention):
 
     The results are those of `MultiHeadAttention(visibility=rule)`. Where the backend computes large attention in tiles,
     so does this layer. Otherwise it cuts the queries into blocks, each with the window of keys to which its queries may
-    attend, and moves the blocks to the batch axis: scores outside of the windows are never computed. Scores, positions,
+    attend, and moves the blocks to the batch axis: scores outside the windows are never computed. Scores, positions,
     masks, biases, dropout and fused kernels then act on each block. Positions that act on scores must depend on
     distances alone, since they are computed once for all blocks.
 
-    A subclass has a `rule`, or overrides `sees`, and overrides `blocks`.
+    A subclass overrides `rule` or `sees`, and `blocks`.
 
     Args:
         *args: Sizes of `MultiHeadAttention`.
@@ -40,7 +40,7 @@ class BlockedAttention(MultiHeadAttention):
         if self.needs_all_keys:
             raise ValueError(
                 f"`score` of {type(self).__name__} must not depend on all keys at once, as LocationScore does: a block "
-                f"has only some of them. Received: score={self.score!r}."
+                f"contains only some of them. Received: score={self.score!r}."
             )
 
     @property
@@ -90,7 +90,7 @@ class BlockedAttention(MultiHeadAttention):
         return dataclasses.replace(visible, rule=self.rule if visible.rule is None else self.rule & visible.rule)
 
     def _needs_no_blocks(self, query, memory, visible, attention_bias):
-        """Returns whether there are no pairs, or only those of a window as in a rolling cache, or tiles."""
+        """Returns whether blocks are unnecessary: without pairs, with a rolling cache (one window), or for tiles."""
         keys = memory["value"].shape[-2]
         if visible.rolled or has_zero((query.shape[0], query.shape[2], keys)):
             return True
@@ -99,7 +99,7 @@ class BlockedAttention(MultiHeadAttention):
         return plan(self, query.shape, keys, visible, biased=attention_bias is not None).path == "tiles"
 
     def _cheapest_blocks(self, length, keys, start, causal):
-        """Returns the `blocks`, or a single block if that is known to have no more pairs."""
+        """Returns the `blocks`, or a single block if it is known to have no more pairs than they."""
         blocks = self.blocks(length, start, causal)
         is_known = isinstance(length, int) and isinstance(keys, int)
         if is_known and length * keys <= blocks.count * blocks.rows * blocks.window:
@@ -143,7 +143,7 @@ def _visible_by_rule(blocks, visible, batch):
     cut |= {name: blocks.cut_keys(tensor) for name, tensor in columns.items()}
     inputs = {name: _merge_batch(ops.squeeze(tensor, -1), batch) for name, tensor in cut.items()}
     for name, tensor in visible.inputs.items():
-        if name not in cut:  # a number for each sequence
+        if name not in cut:  # an integer for each sequence
             inputs[name] = _merge_batch(ops.broadcast_to(tensor[:, None], (ops.shape(tensor)[0], blocks.count)), batch)
     sequences = ops.broadcast_to(ops.arange(batch, dtype="int32")[:, None], (batch, blocks.count))
     positions = blocks.first_keys()[:, None] + blocks.row_positions, blocks.key_positions()

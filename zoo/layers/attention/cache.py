@@ -3,7 +3,7 @@
 A cache is a dict with `key` [..., L, D] and `value` [..., L, D], of one of three kinds. A *fixed* cache has capacity
 for L positions, of which `index` (int32 scalar) are filled: all sizes are known, as XLA and JAX require. A *growing*
 cache has no `index`: L is the number of its positions. A *rolling* cache contains those of `index` positions to which
-later queries may attend, the first F and the last L − F; `real` [B, L] is True where one is filled and not masked.
+later queries may attend, the first F and the last L − F; `real` [B, L] is True where it is filled and not masked.
 """
 
 import operator
@@ -15,7 +15,7 @@ from zoo.layers.core.lazy import computed_from, length_of
 
 
 def next_position(cache):
-    """Returns the position of the next token, which is the number of positions so far; `Lazy` in a growing cache."""
+    """Returns the position of the next token: the number of positions so far, perhaps `Lazy` in a growing cache."""
     return length_of(cache["key"], -2) if is_growing(cache) else cache["index"]
 
 
@@ -30,7 +30,7 @@ def is_rolling(cache):
 
 
 def check_rolling_step(queries, added):
-    """Checks that there are no more queries than new keys: the windows of earlier queries are no longer complete.
+    """Checks that there are no more queries than new keys: the cache no longer has all keys of earlier queries.
 
     Raises:
         ValueError: If there are more queries than new keys.
@@ -72,7 +72,7 @@ def append_rolling(cache, memory, real=None, first=0):
 
 
 def _joined(cache, name, new, first):
-    """Returns the first positions, which the new ones may fill, then the last ones, then the new ones."""
+    """Returns the first positions, with those of the new ones that belong there, the last ones, and the new ones."""
     rows = cache[name][:, :, None] if name == "real" else cache[name]
     if not first:
         return ops.concatenate([rows, new], axis=-2)
@@ -89,7 +89,7 @@ def capacity_after(cache, length):
 def first_query_position(position, added, queries):
     """Returns the position of the first of `queries` at the end of `added` keys, the first of which is at `position`.
 
-    In decoding there are as many queries as keys: then nothing is computed.
+    In decoding there are as many queries as new keys, and nothing is computed.
     """
     if isinstance(added, int) and isinstance(queries, int) and added == queries:
         return position
@@ -124,12 +124,12 @@ def append(cache, memory):
 
 
 def can_shorten(cache):
-    """Returns whether a cache holds nothing but keys and values of all positions, so that `without_last` is exact."""
+    """Returns whether a cache contains only keys and values, of all positions, so that `without_last` is exact."""
     return {"key", "value"} <= cache.keys() <= {"key", "value", "index"}
 
 
 def without_last(cache, count):
-    """Returns a cache for which `can_shorten` is true without its last `count` positions."""
+    """Returns the cache, for which `can_shorten` must be true, without its last `count` positions."""
     if not is_growing(cache):
         return {**cache, "index": cache["index"] - count}
     return {name: tensor[..., : ops.shape(tensor)[-2] - count, :] for name, tensor in cache.items()}

@@ -29,15 +29,15 @@ class DeltaRuleAttention(StateAttention):
     does not change the output) and the implementations `"dense"` and `"blockwise"` compute them, at a cost of
     S² · N · (S + T). All of this is in float32 or wider.
 
-    The layer is always causal, whatever `use_causal_mask`. A masked key does not change the state. There is no softmax:
-    the layer takes no `attention_bias`, and no `attention_mask`, since a key changes the state for all later queries;
-    weights may be negative, and rows of weights have any sum. With a cache there are no weights and no `start_index`.
-    The short convolutions of published models are not part of the layer.
+    The layer is always causal, even without `use_causal_mask`. A masked key does not change the state. There is no
+    softmax: the layer takes no `attention_bias`, and no `attention_mask`, since a key changes the state for all later
+    queries; weights may be negative, and their rows may have any sum. With a cache there are no weights and no
+    `start_index`. The short convolutions of published models are not part of the layer.
 
     Args:
         num_heads: N, a positive integer.
-        key_dim: Size of each head for query and key, H.
-        value_dim: Size of each head for value, V. Default: `key_dim`.
+        key_dim: Size of each head for queries and keys, H.
+        value_dim: Size of each head for values, V. Default: `key_dim`.
         use_bias: Whether the projections have biases.
         epsilon: Added to the mean square of a head.
         **kwargs: Other options of `MultiHeadAttention`, except `score`, `share_score`, `logit_softcap` and `dropout`.

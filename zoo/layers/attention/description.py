@@ -1,4 +1,4 @@
-"""The steps of attention as functions of tensors and positions, each of which a subclass can override."""
+"""The steps of attention, functions of tensors and positions, each of which a subclass can override."""
 
 from keras import backend, ops
 
@@ -7,7 +7,7 @@ from zoo.layers.core.dropout import drop_weights
 from zoo.layers.core.facts import IN_KERNEL, PAIRWISE, PLAIN, UNPLACED, keeps, promises
 from zoo.layers.normalizations import SoftmaxNormalization
 
-# The steps that `compute_attention` contains.
+# The steps that `compute_attention` replaces.
 _STEPS = (
     "project_query",
     "project_memory",
@@ -31,7 +31,7 @@ class AttentionDescription(KeepsQuantization):
 
     has_heads = False
     is_recurrent = False
-    """Whether the weights of a query depend on those of the previous query, which a recurrent cell then keeps as a
+    """Whether the weights of a query depend on those of the previous query, which a recurrent cell then stores as a
     state. Such a layer has `initial_weights` and `with_noise_seed`, see `MonotonicAttention`."""
     needs_query_position = False
     """Whether a call with a single query requires its position, `start_index`."""
@@ -121,7 +121,7 @@ class AttentionDescription(KeepsQuantization):
         return [*self.compare_layers(), self.normalization]
 
     def is_repeatable(self):
-        """Returns whether a second pass has the same results: a user's score may draw random numbers or count calls."""
+        """Returns whether a second pass repeats the results: a user's score may draw random numbers or count calls."""
         return all(len(layer.variables) == len(layer.weights) for layer in self._layers_with_weights())
 
     def is_pairwise(self):
@@ -146,7 +146,7 @@ class AttentionDescription(KeepsQuantization):
     def compute_attention(self, query, value, key, mask, seed):
         """Returns the output [B, T, D] and the weights of a layer that `is_plain`, computed by its formula.
 
-        The results are those of the single steps; a subclass that overrides a step no longer `is_plain`.
+        The results are those of the separate steps; a subclass that overrides one of them no longer `is_plain`.
 
         Args:
             query: [B, T, Dq], zero where masked, like value and key.
@@ -167,7 +167,7 @@ class AttentionDescription(KeepsQuantization):
 
     @property
     def effective_rule(self):
-        """The `VisibilityRule` with which the layer masks keys: its own and its option `visibility`; or `None`."""
+        """The conjunction of the layer's own `VisibilityRule` and its option `visibility`; `None` without both."""
         return self.visibility
 
     @property
@@ -177,7 +177,7 @@ class AttentionDescription(KeepsQuantization):
 
     @property
     def kept_first(self):
-        """The number of first keys that a query may attend to at any distance."""
+        """The number of first keys to which a query may attend at any distance."""
         return 0 if self.reach is None else self.effective_rule.kept_first
 
     def first_position(self, lengths, causal):

@@ -9,7 +9,7 @@ from zoo.layers.attention.single_head import AdditiveAttention, DotAttention, Ge
 
 
 def from_keras(layer):
-    """Returns a layer of this library with the weights of an attention layer of Keras, which gives the same outputs.
+    """Returns a layer of this library with the weights and the outputs of an attention layer of Keras.
 
     | Keras | here |
     |---|---|
@@ -19,8 +19,8 @@ def from_keras(layer):
     | `MultiHeadAttention` | `MultiHeadAttention` |
     | `GroupQueryAttention` | `GroupedQueryAttention` |
 
-    Call the new layer as `layer(query, value, key)`, also where Keras takes a list. Its outputs differ where the
-    contract of this library differs from Keras': for a query without any unmasked key the output is zero and not a mean
+    Call the new layer as `layer(query, value, key)`, even where Keras takes a list. Its outputs differ where the
+    contract of this library differs from Keras': for a query without any unmasked key the output is zero, not a mean
     of the values; an explicit `query_mask` has an effect; single-head layers return zeros for masked queries; and with
     `use_causal_mask` the queries are at the end of the keys, so that outputs agree for T = S only. W₁, W₂ and W are
     trainable. Regularizers, constraints and the optimizer's state are not copied.
@@ -56,10 +56,11 @@ def from_keras(layer):
     if any(part.quantization_mode for part in layer._flatten_layers()):
         raise ValueError(f"`layer` must not be quantised: quantise the new layer. Received: layer={layer!r}.")
     config = layer.get_config()
-    refused = [name for name in ("use_gate", "sliding_window") if config.get(name)]
-    refused += ["attention_axes"] if tuple(config.get("attention_axes") or (1,)) != (1,) else []
-    if refused:
-        raise ValueError(f"`{refused[0]}` is not supported. Received: {refused[0]}={config[refused[0]]!r}.")
+    unsupported = [name for name in ("use_gate", "sliding_window") if config.get(name)]
+    unsupported += ["attention_axes"] if tuple(config.get("attention_axes") or (1,)) != (1,) else []
+    if unsupported:
+        option = unsupported[0]
+        raise ValueError(f"`{option}` is not supported. Received: {option}={config[option]!r}.")
     options = {name: config[name] for name in ("name", "dropout", "seed") if name in config}
     return convert(layer, config, {**options, "dtype": layer.dtype_policy})
 

@@ -26,18 +26,18 @@ class GatedLinearAttention(StateAttention):
     `return_attention_scores` (which does not change the output) and the implementations `"dense"` and `"blockwise"`
     compute it, at a cost of T · S · N · H. All of this is in float32 or wider.
 
-    The layer is always causal, whatever `use_causal_mask`. At a masked key the state does not change. There is no
+    The layer is always causal, even without `use_causal_mask`. At a masked key the state does not change. There is no
     softmax: the layer takes no `attention_bias`, and no `attention_mask`, since a key changes the state for all later
-    queries; weights may be negative, and rows of weights have any sum. With a cache there are no weights and no
+    queries; weights may be negative, and their rows may have any sum. With a cache there are no weights and no
     `start_index`.
 
     Args:
         num_heads: N, a positive integer.
-        key_dim: Size of each head for query and key, H; in the paper D / 2N.
-        value_dim: Size of each head for value, V; in the paper D / N. Default: `key_dim`.
+        key_dim: Size of each head for queries and keys, H; in the paper D / 2N.
+        value_dim: Size of each head for values, V; in the paper D / N. Default: `key_dim`.
         decay_rank: Size between W₁ and W₂, a positive integer.
-        decay_temperature: τ, a positive number: the larger, the slower the state decays.
-        use_bias: Whether the projections have biases; W₂ has one in any case.
+        decay_temperature: τ, a positive number; the larger it is, the more slowly the state decays.
+        use_bias: Whether the projections have biases; W₂ always has one.
         epsilon: Added to the variance of a head.
         **kwargs: Other options of `MultiHeadAttention`, except `score`, `share_score`, `logit_softcap` and `dropout`.
             `positions` must act on queries and keys; the paper has none, since the gates depend on the order.

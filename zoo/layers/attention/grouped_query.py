@@ -10,9 +10,9 @@ from zoo.layers.core.projections import reshape
 
 
 class SharedMemoryAttention(MultiHeadAttention):
-    """Base of multi-head attention whose heads share keys and values in G groups: these are [B, G, S, H].
+    """Base of multi-head attention whose heads share keys and values [B, G, S, H] in G groups.
 
-    The queries of all heads of a group are compared with its keys in one product.
+    One product compares the queries of all heads of a group with its keys.
 
     Args:
         *args: Sizes of `MultiHeadAttention`.
@@ -45,14 +45,14 @@ class GroupedQueryAttention(SharedMemoryAttention):
     """Multi-head attention whose heads share keys and values in groups: `headᵢ` uses `K W_k^g` and `V W_v^g`.
 
     The group of head i is `g = ⌊i · G / N⌋`. With one group this is multi-query attention (Shazeer 2019), with N groups
-    multi-head attention. Keys, values and caches are N / G times smaller; with `share_score=False`, where the score of
-    each head may project the keys of its group, only the values are.
+    multi-head attention. Keys, values and caches are N / G times smaller; with `share_score=False` only the values
+    are, since the score of each head may project the keys of its group.
 
     Args:
         num_heads: N, a positive integer.
         num_key_value_heads: G, a divisor of `num_heads`.
-        key_dim: Size of each head for key, and by default for query, a positive integer.
-        value_dim: Size of each head for value. Default: `key_dim`.
+        key_dim: Size of each head for keys, and by default for queries; a positive integer.
+        value_dim: Size of each head for values. Default: `key_dim`.
         **kwargs: Other options of `MultiHeadAttention`.
 
     Call arguments, masking and results: see `BaseAttention`; weights are [B, N, T, S].

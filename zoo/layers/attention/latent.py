@@ -29,17 +29,17 @@ class MultiHeadLatentAttention(SharedMemoryAttention):
     one vector in the paper; `qᵢ = [W_UQⁱ c'; R(p) W_QRⁱ c']` with `c' = norm(W_DQ q)` for a query q at position p, or
     `c' = q` without `query_latent_dim`. `headᵢ = Σ softmax(qᵢ · kᵢ / √p_k) vᵢ`, and `concat(headᵢ) W_o`.
 
-    The cache has C + R numbers per position, whatever N; that of multi-head attention has N · (p_k + p_v). A step of
+    The cache has C + R numbers per position for any N; that of multi-head attention has N · (p_k + p_v). A step of
     decoding does not compute keys and values: since `q · W_UK c = (W_UKᵀ q) · c` and `Σ w W_UV c = W_UV Σ w c`, all
     heads can attend to the latent vectors themselves. The layer does so if it takes fewer multiplications,
     (2 C + R) T · S · N instead of (C (p_k − R + p_v) + (p_k + p_v) T) · S · N: for few queries.
 
     Args:
         num_heads: N, a positive integer.
-        key_dim: Size of each head for query and key, p_k, of which the last `rope_dim` features are rotary.
+        key_dim: Size of each head for queries and keys, p_k, of which the last `rope_dim` features are rotary.
         latent_dim: Size of c, C, a positive integer.
         rope_dim: Size of the rotary part, R, an even number below `key_dim`.
-        value_dim: Size of each head for value, p_v. Default: `key_dim − rope_dim`.
+        value_dim: Size of each head for values, p_v. Default: `key_dim − rope_dim`.
         query_latent_dim: Size of c', or `None` for queries without one.
         latent_norm: Whether c and c' are normalised (RMS norm).
         use_bias: Whether the projections to c, c', the rotary key and the output have biases, and without c' the
@@ -141,7 +141,7 @@ class MultiHeadLatentAttention(SharedMemoryAttention):
         heads = project_heads(self.query_dense, query, self.key_dim)
         content, rotary = split_at(heads, self.content_dim)
         heads = ops.concatenate([content, self.positions.rotate_query(rotary, start_index)], axis=-1)
-        return heads * self.key_dim**-0.5  # before the products, so that float16 stays in range
+        return heads * self.key_dim**-0.5  # before the products, so that float16 scores stay in range
 
     def project_memory(self, value, key=None, start_index=0):
         """Returns `{"key": ..., "value": ...}`, the rotary keys [B, 1, S, R] and the latent vectors [B, 1, S, C].
@@ -166,7 +166,7 @@ class MultiHeadLatentAttention(SharedMemoryAttention):
         return {**results, "output": output}
 
     def _compares_latent(self, query, memory):
-        """Returns whether queries are compared with latent vectors, as fewer multiplications are needed."""
+        """Returns whether queries are compared with latent vectors, since this takes fewer multiplications."""
         queries, keys = query.shape[-2], memory["value"].shape[-2]
         if not isinstance(queries, int) or self.key_dense.quantization_mode or self.value_dense.quantization_mode:
             return False
@@ -189,7 +189,7 @@ class MultiHeadLatentAttention(SharedMemoryAttention):
         return ops.concatenate([content, rotary], axis=-1)
 
     def _expand(self, memory):
-        """Returns keys [B, N, S, p_k] and values [B, N, S, p_v] of latent vectors."""
+        """Returns the keys [B, N, S, p_k] and values [B, N, S, p_v] that latent vectors represent."""
         latent = memory["value"][:, 0]
         content = project_heads(self.key_dense, latent, self.content_dim)
         batch, heads, length, _ = ops.shape(content)

@@ -14,7 +14,7 @@ class LightweightConvolution(SelfMixing):
     """Weighted sums of near positions by weights per head: `yₜ = (Σⱼ softmax(W_h)ⱼ gₜ₊ⱼ₋ₗ) W_o`.
 
     `g = a ⊙ sigmoid(b)` with `[a; b] = X W_i`, of the size D of the inputs. Each of the N heads has D / N of the
-    features and k weights W_h, which they share. Position t reads l positions before it and k − 1 − l after it:
+    features, which share its k weights W_h. Position t reads l positions before it and k − 1 − l after it:
     `l = ⌊k / 2⌋`, or with causal padding `l = k − 1`. Positions outside the sequence and masked ones count as zeros;
     the weights of the others do not change.
 
@@ -33,7 +33,7 @@ class LightweightConvolution(SelfMixing):
     Call arguments and results: see `SelfMixing`; weights are [B, N, T, T], zero outside the k positions.
 
     Raises:
-        ValueError: If D is no multiple of `num_heads`, or for an unknown padding.
+        ValueError: If D is not a multiple of `num_heads`, or for an unknown padding.
 
     Example:
         >>> import numpy as np
@@ -150,7 +150,7 @@ class LightweightConvolution(SelfMixing):
 class DynamicConvolution(LightweightConvolution):
     """Lightweight convolution with weights predicted at each position: `yₜ = (Σⱼ softmax(W_q gₜ)_hj gₜ₊ⱼ₋ₗ) W_o`.
 
-    W_q [D, N · k] has no bias. All else is as in `LightweightConvolution`; it costs T · D · N · k more.
+    W_q [D, N · k] has no bias. The rest is as in `LightweightConvolution`; it costs T · D · N · k more.
 
     Args:
         num_heads: N, a divisor of D.

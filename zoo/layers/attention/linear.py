@@ -8,7 +8,7 @@ from zoo.layers.attention.query_blocks import QueryBlocks
 from zoo.layers.core.projections import split_at
 from zoo.layers.execution.plan import Execution, has_zero, record
 
-# Queries in a block of causal attention, which are compared with the keys of their own block one by one.
+# Queries in a block of causal attention; they are compared one by one with the keys of their own block.
 BLOCK_SIZE = 64
 # Features are at least e^−20, so that no sum of their products is zero.
 LARGEST_NEGATIVE = 20.0
@@ -35,8 +35,8 @@ class LinearAttention(LinearTimeAttention):
 
     Args:
         num_heads: N, a positive integer.
-        key_dim: Size of each head for query and key, a positive integer.
-        value_dim: Size of each head for value. Default: `key_dim`.
+        key_dim: Size of each head for queries and keys, a positive integer.
+        value_dim: Size of each head for values. Default: `key_dim`.
         **kwargs: Other options of `MultiHeadAttention`, except `score`, `share_score`, `logit_softcap`, `dropout`,
             `visibility` and `normalization`: there are no scores to cap and no weights to drop. `positions` must act
             before φ, like `RotaryPositions` and absolute positions.
@@ -66,9 +66,9 @@ class LinearAttention(LinearTimeAttention):
         super().__init__(num_heads, key_dim, value_dim, **kwargs)
         if self.positions is not None and self.positions.needs_products:
             raise ValueError(
-                f"`positions` of {type(self).__name__} must keep the lengths of queries and keys, like "
-                f"RotaryPositions: {type(self.positions).__name__} changes them, which becomes no decay in a product "
-                f"of features. Received: positions={self.positions!r}."
+                f"`positions` of {type(self).__name__} must preserve the lengths of queries and keys, like "
+                f"RotaryPositions: {type(self.positions).__name__} changes them, which does not become a decay in "
+                f"a product of features. Received: positions={self.positions!r}."
             )
 
     def query_features(self, query):
@@ -149,7 +149,7 @@ def _elu_plus_one(inputs):
 def _causal_sums(query, key, value, start, previous_sums):
     """Returns `query · Σ key valueᵀ` over the keys up to each query's position, [B, N, T, V], and the sum over all.
 
-    Each block of queries is multiplied with the sum over all earlier blocks of keys, and with the keys of its own block
+    Each block of queries is multiplied by the sum over all earlier blocks of keys, and by the keys of its own block
     one by one.
 
     Sizes are [B, N, T or S, M] and [B, N, S, V]; `start` is the position of the first query, `previous_sums` are those

@@ -27,8 +27,8 @@ class LinearTimeAttention(WideState, MultiHeadAttention):
 
     Args:
         num_heads: N, a positive integer.
-        key_dim: Size of each head for query and key, H.
-        value_dim: Size of each head for value, V. Default: `key_dim`.
+        key_dim: Size of each head for queries and keys, H.
+        value_dim: Size of each head for values, V. Default: `key_dim`.
         **kwargs: Other options of `MultiHeadAttention`, except `score`, `share_score`, `logit_softcap`, `dropout`,
             `visibility` and `normalization`. `positions` must act on queries and keys.
 
@@ -82,14 +82,14 @@ class LinearTimeAttention(WideState, MultiHeadAttention):
         raise NotImplementedError(f"{type(self).__name__} must override `attend_linearly`.")
 
     def has_linear_path(self):
-        """Returns whether no subclass overrides the quadratic path alone."""
+        """Returns whether no subclass overrides only the quadratic path."""
         return not overridden_since(self, _QUADRATIC_METHODS, self.linear_method)
 
     def can_fuse(self, masked, biased):
         return False
 
     def create_cache(self, batch_size, length=None):
-        """Returns an empty cache for causal self-attention, step by step.
+        """Returns an empty cache for step-by-step causal self-attention.
 
         Args:
             batch_size: B.
@@ -113,7 +113,7 @@ class LinearTimeAttention(WideState, MultiHeadAttention):
         index, lengths = cache["index"], (ops.shape(query)[1], ops.shape(value)[1])
         self._check_step(*lengths, options)
         start = value_of(caches.first_query_position(0, lengths[1], lengths[0]))  # among the new keys
-        # Masks of values cover the capacity of the cache, but only those of the new positions are read.
+        # Masks of values cover the capacity of the cache, but only their part for the new positions is read.
         value_mask = masks.slice_mask(masks.combined_value_mask(value_mask, key_mask, None), index, lengths[1])
         visible = build_visibility(lengths, start, query_mask, key_mask=value_mask, causal=True, heads=True)
         value, key = masks.zero_masked(value, visible.key_mask), masks.zero_masked(key, visible.key_mask)
@@ -128,12 +128,12 @@ class LinearTimeAttention(WideState, MultiHeadAttention):
 
     def _check_step(self, queries, keys, options):
         name = type(self).__name__
-        options = {option: value for option, value in options.items() if option != "training"}  # nothing is dropped
-        refused = [f"`{option}`" for option, value in options.items() if value is not None and value is not False]
-        if refused:
+        options = {option: value for option, value in options.items() if option != "training"}  # there is no dropout
+        unsupported = [f"`{option}`" for option, value in options.items() if value is not None and value is not False]
+        if unsupported:
             raise ValueError(
-                f"The cache of {name} contains no keys to compute weights from: a call with `cache` takes no "
-                f"{', '.join(refused)}."
+                f"The cache of {name} contains no keys from which to compute weights: a call with `cache` takes no "
+                f"{', '.join(unsupported)}."
             )
         if isinstance(queries, int) and isinstance(keys, int) and queries > keys:
             raise ValueError(

@@ -17,13 +17,13 @@ class LocalAttention(Attention):
     """Attention to the keys around a position `p_t`: `softmax` over `p_t − D … p_t + D`, weight 0 outside.
 
     Monotonic (local-m): `p_t = t`. Predictive (local-p): `p_t = S · σ(v · tanh(W q_t))`, where S is the number of keys
-    that are not masked, and the weights are multiplied with `exp(−(s − p_t)² / (2 (D/2)²))`, so that they sum to less
+    that are not masked, and the weights are multiplied by `exp(−(s − p_t)² / (2 (D/2)²))`, so that they sum to less
     than 1. Positions start at 0; weights have the full length S, as in global attention.
 
     Args:
         window: D, the number of keys on either side, a positive integer.
         alignment: `"monotonic"` or `"predictive"`.
-        score: What `get_score` takes. Default: `"general"`, the paper's best for local attention.
+        score: See `Attention`. Default: `"general"`, the best one for local attention in the paper.
         units: Size of the hidden layer that predicts `p_t`. Default: the last axis of the query.
         **kwargs: `dropout`, `seed` and `implementation` of `BaseAttention`.
 

@@ -16,7 +16,7 @@ from zoo.layers.visibility.visibility import Visibility
 
 @dataclasses.dataclass(frozen=True)
 class _MonotonicVisibility(Visibility):
-    """A `Visibility` with what monotonic weights depend on besides the masks.
+    """A `Visibility` with the other inputs of monotonic weights.
 
     Args:
         previous: Weights of the query before the first one, [B, S].
@@ -33,7 +33,7 @@ class _MonotonicVisibility(Visibility):
 class MonotonicAttention(Attention):
     """Hard monotonic attention, trained by its expectation: each query continues where the previous query stopped.
 
-    From there query i inspects one key after another, and stops at key j with probability p:
+    From that key on, query i inspects one key after another, and stops at key j with probability p:
 
         e_ij = score(q_i, k_j) + r + ε_ij,   p_ij = σ(e_ij)
         q_ij = (1 − p_{i,j−1}) q_{i,j−1} + α_{i−1,j}
@@ -48,7 +48,7 @@ class MonotonicAttention(Attention):
     and memory are O(T · S²) in training, otherwise O(T · S).
 
     Args:
-        score: What `get_score` takes. Default: a `NormalizedAdditiveScore`.
+        score: See `Attention`. Default: a `NormalizedAdditiveScore`.
         noise: Standard deviation of ε in training, 0 or more.
         initial_offset: Initial value of r, which is learned. With a negative one, an untrained layer stops late.
         hard: Whether decisions are hard outside training; otherwise weights are those of training without noise.
@@ -58,7 +58,7 @@ class MonotonicAttention(Attention):
     [B, S], the weights of the query before the first one. A bias is added to e.
 
     Raises:
-        ValueError: For a negative `noise`, a `normalization`, and by `create_cache`.
+        ValueError: For a negative `noise` or a `normalization`, and from `create_cache`.
 
     Example:
         >>> import numpy as np
@@ -101,7 +101,7 @@ class MonotonicAttention(Attention):
         self.offset = self.add_weight(name="offset", shape=(), initializer=initializer)
 
     def with_noise_seed(self, memory, training):
-        """Returns the memory, in training with the seed of the noise of all queries or steps."""
+        """Returns the memory, in training with the seed of the noise for all queries or steps."""
         if not training or not self.noise:
             return memory
         return {**memory, "seed": self.noise_generator.next()}
@@ -124,7 +124,7 @@ class MonotonicAttention(Attention):
 
     @property
     def needs_query_position(self):
-        return self.noise > 0  # which differs between positions
+        return self.noise > 0  # the noise differs between positions
 
     def normalize(self, scores, query, visible):
         scores = ops.cast(scores, "float32") + ops.cast(self.offset, "float32")
@@ -143,7 +143,7 @@ class MonotonicAttention(Attention):
         return self._step_by_step(step, previous, scores)
 
     def _step_by_step(self, step, previous, scores):
-        """Returns the weights of all queries, each computed from those of the query before."""
+        """Returns the weights of all queries, each computed from those of the previous query."""
         is_real = ops.any(scores > LOWEST_SCORE, axis=-1, keepdims=True)
 
         def next_weights(weights, inputs):
@@ -151,7 +151,7 @@ class MonotonicAttention(Attention):
             return ops.where(is_real, step(weights, scores), weights)
 
         # `scan_states` returns the states before each step. A masked step at the end adds the state after the last one,
-        # and there is a step even without queries.
+        # and guarantees a step even without queries.
         inputs = [ops.pad(ops.swapaxes(tensor, 0, 1), ((0, 1), (0, 0), (0, 0))) for tensor in (scores, is_real)]
         weights, _ = scan_states(next_weights, previous, inputs)
         return ops.where(is_real, ops.swapaxes(weights, 0, 1)[:, 1:], 0.0)

@@ -29,45 +29,46 @@ class MultiHeadAttention(BaseAttention):
     """Multi-head attention: `concat(head₁ … head_N) W_o`, `headᵢ = attention(Q W_qⁱ, K W_kⁱ, V W_vⁱ)`.
 
     Each projection is one matrix for all heads, and is initialised as one. Head i has the columns from i · p to
-    (i + 1) · p of W_q, W_k and W_v, [D, N · p], and these rows of W_o; `head_kernels` returns its matrices.
+    (i + 1) · p of W_q, W_k and W_v, [D, N · p], and the same rows of W_o; `head_kernels` returns its matrices.
     Without `output_projection` the output is `concat(head₁ … head_N)`, [B, T, N · p_v].
 
     Args:
         num_heads: N, a positive integer.
-        key_dim: Size of each head for key, p_k, and by default for query, a positive integer.
-        value_dim: Size of each head for value, p_v. Default: `key_dim`.
+        key_dim: Size of each head for keys, p_k, and by default for queries; a positive integer.
+        value_dim: Size of each head for values, p_v. Default: `key_dim`.
         output_dim: Size of the output, p_o. Default: the last axis of the query.
-        score: What `get_score` takes, applied to each head: a `Score`, its name, or a callable or Keras layer
+        score: The score of each head, as `get_score` takes it: a `Score`, its name, or a callable or Keras layer
             f(query, key) → scores. Default: `ScaledDotScore()`.
         positions: A `Positions` object, such as `RotaryPositions()`, or `None` for attention without order.
         use_bias: Whether the projections have biases.
         kernel_initializer: Initializer of the projections.
-        query_dim: Size of each head for query, p_q. Default: `key_dim`. It may differ from `key_dim` if the score takes
-            queries and keys of different sizes (general, additive, concat with and without v, location, your own).
-        output_projection: Whether there is W_o.
+        query_dim: Size of each head for queries, p_q. Default: `key_dim`. It may differ if the score takes queries and
+            keys of different sizes (general, additive, concat with and without v, location, your own).
+        output_projection: Whether W_o is applied.
         share_score: Whether all heads share one score function. If not, each head has a copy with separate weights:
             `headᵢ = attentionᵢ(…)`, see `PerHeadScore`.
         qk_norm: Whether the queries and keys of each head are normalised before positions rotate them,
             `q / √(mean(q²) + ε) ⊙ γ_q`, `k / √(mean(k²) + ε) ⊙ γ_k`, ε = 10⁻⁶, which bounds their products. γ_q [p_q]
             and γ_k [p_k] are learned and shared by all heads. `score="cosine"` is the variant of Henry et al. 2020,
-            with vectors of length 1 and a learned temperature. It costs p_q + p_k weights, O((T + S) · N · H).
+            with vectors of length 1 and a learned temperature. `qk_norm` has p_q + p_k weights and costs
+            O((T + S) · N · H).
         qk_norm_across_heads: Whether `qk_norm` normalises all heads of a position together instead, with means over
             N · p numbers and γ_q [N · p_q] and γ_k [N · p_k] (OLMo 2).
         logit_softcap: c, a positive number that bounds the scores, `c · tanh(score / c)`, or `None`. The cap applies to
             the score with Shaw's relative keys, before biases of positions, `attention_bias` and masks. It costs
-            O(N · T · S), and fused kernels, which have no cap, are not used.
-        output_gate: Whether the heads are gated before W_o, `concat(headᵢ) ⊙ sigmoid(X W_g)`, where X are the inputs of
-            the queries. A head can then contribute nothing at a position, without an attention sink. It costs
-            D · N · p_v weights.
+            O(N · T · S), and disables fused kernels, which have no cap.
+        output_gate: Whether the heads are gated before W_o, `concat(headᵢ) ⊙ sigmoid(X W_g)`, where X is the
+            query before its projection. A head can then contribute nothing at a position, without an attention sink.
+            The gate adds D · N · p_v weights.
         **kwargs: `dropout`, `seed`, `implementation`, `visibility` and `normalization` of `BaseAttention`.
 
     Call arguments, masking and results: see `BaseAttention`; weights are [B, N, T, S].
 
     Raises:
         ValueError: If `positions` is not a `Positions` object, or `query_dim` differs from `key_dim` and the score or
-            the positions require equal sizes (dot products, cosine; rotary positions and Shaw's), or there is an
-            `output_dim` without `output_projection` or `qk_norm_across_heads` without `qk_norm`, or `logit_softcap` is
-            not a positive number.
+            the positions require equal sizes (dot products, cosine; rotary positions and Shaw's), or
+            `output_dim` is set without `output_projection`, or `qk_norm_across_heads` without `qk_norm`, or
+            `logit_softcap` is not a positive number.
 
     Example:
         >>> import numpy as np
@@ -135,7 +136,7 @@ class MultiHeadAttention(BaseAttention):
         self.output_dim = check_size("output_dim", output_dim, optional=True)
         if output_dim is not None and not output_projection:
             raise ValueError(
-                "`output_dim` requires `output_projection=True`: joined heads have the size num_heads · value_dim. "
+                "`output_dim` requires `output_projection=True`: without it, the output size is num_heads · value_dim. "
                 f"Received: output_dim={output_dim}."
             )
         self.output_projection = output_projection
@@ -149,7 +150,7 @@ class MultiHeadAttention(BaseAttention):
         self.key_dense = self._dense(self.memory_heads * self.key_dim, "key")
         self.value_dense = self._dense(self.memory_heads * self.value_dim, "value")
         if qk_norm_across_heads and not qk_norm:
-            raise ValueError("`qk_norm_across_heads` needs `qk_norm`. Received: qk_norm=False.")
+            raise ValueError("`qk_norm_across_heads` requires `qk_norm=True`. Received: qk_norm=False.")
         self.qk_norm = qk_norm
         self.qk_norm_across_heads = qk_norm_across_heads
         self.query_norm, self.key_norm = (
@@ -219,7 +220,7 @@ class MultiHeadAttention(BaseAttention):
             self.output_dense.build((batch, length, self.num_heads * self.value_dim))
 
     def build_projections(self, query_shape, value_shape, key_shape):
-        """Builds the projections from inputs of these shapes to the heads."""
+        """Builds the query, key and value projections for inputs of these shapes."""
         self.query_dense.build(self._encoded_shape(query_shape))
         self.key_dense.build(self._encoded_shape(key_shape))
         self.value_dense.build(value_shape)
@@ -246,7 +247,7 @@ class MultiHeadAttention(BaseAttention):
         query = project_heads(self.query_dense, query, self.query_dim)  # [B, N, T, p_k]
         key = project_heads(self.key_dense, key, self.key_dim)  # [B, N, S, p_k]
         value = project_heads(self.value_dense, value, self.value_dim)  # [B, N, S, p_v]
-        scores = products(query * self.key_dim**-0.5, key)  # [B, N, T, S], scaled before they may overflow
+        scores = products(query * self.key_dim**-0.5, key)  # [B, N, T, S], scaled first, so that they do not overflow
         weights = ops.cast(masked_softmax(scores, mask), self.compute_dtype)
         dropped = weights if seed is None else drop_weights(weights, self.dropout, seed)
         heads = ops.matmul(dropped, value)  # [B, N, T, p_v]
@@ -255,7 +256,7 @@ class MultiHeadAttention(BaseAttention):
     @promises(UNPLACED, PLAIN)
     def project_query(self, query, start_index=0):
         heads = project_heads(self.query_dense, self._encoded(query, start_index), self.query_dim)
-        return self._place_query(heads, start_index)
+        return self._prepare_query(heads, start_index)
 
     @promises(UNPLACED, PLAIN)
     def project_memory(self, value, key=None, start_index=0):
@@ -263,23 +264,23 @@ class MultiHeadAttention(BaseAttention):
         key = self._encoded(value if key is None else key, start_index)
         key = project_heads(self.key_dense, key, self.key_dim)
         value = project_heads(self.value_dense, value, self.value_dim)
-        return {"key": self._place_key(key, start_index), "value": value}
+        return {"key": self._prepare_key(key, start_index), "value": value}
 
     def _encoded(self, inputs, start_index):
         return inputs if self.positions is None else self.positions.encode(inputs, start_index)
 
     def _normalize_heads(self, norm, heads):
-        """Returns heads [B, N, T, p] after `query_norm` or `key_norm`, which may be `None`."""
+        """Returns heads [B, N, T, p] normalised by `norm`; unchanged if it is `None`."""
         if norm is None or not self.qk_norm_across_heads:
             return heads if norm is None else norm(heads)
         return split_heads(norm(join_heads(None, heads, norm.scale.shape[0])), heads.shape[-1])
 
-    def _place_query(self, heads, start_index):
+    def _prepare_query(self, heads, start_index):
         """Returns projected queries after normalisation and rotation."""
         heads = self._normalize_heads(self.query_norm, heads)
         return heads if self.positions is None else self.positions.rotate_query(heads, start_index)
 
-    def _place_key(self, key, start_index):
+    def _prepare_key(self, key, start_index):
         """Returns projected keys after normalisation, rotation and the score's own projection."""
         key = self._normalize_heads(self.key_norm, key)
         key = key if self.positions is None else self.positions.rotate_key(key, start_index)
@@ -288,8 +289,8 @@ class MultiHeadAttention(BaseAttention):
     def constant(self):
         """Returns the joined kernel [D, (N + 2 G) · p] and bias of the three projections, for `project_jointly`.
 
-        `None` if they cannot be joined: a subclass overrides a projection or `step`, positions change the inputs, sizes
-        differ, or Keras has quantised a projection.
+        Returns `None` if they cannot be joined: a subclass overrides a projection or `step`, positions change the
+        inputs, sizes differ, or Keras has quantised a projection.
         """
         projections = [self.query_dense, self.key_dense, self.value_dense]
         if overridden_since(self, ("project_query", "project_memory", "step"), "project_jointly"):
@@ -326,7 +327,7 @@ class MultiHeadAttention(BaseAttention):
             query, key, value = ops.split(heads, 3, axis=1)
         else:
             query, key, value = heads[:, :first], heads[:, first:second], heads[:, second:]
-        return self._place_query(query, start_index), {"key": self._place_key(key, start_index), "value": value}
+        return self._prepare_query(query, start_index), {"key": self._prepare_key(key, start_index), "value": value}
 
     @promises(PLAIN)
     def keys_to_compare(self, key):
@@ -349,7 +350,7 @@ class MultiHeadAttention(BaseAttention):
 
     @promises(IN_KERNEL, PAIRWISE, PLAIN)
     def cap_scores(self, scores):
-        """Returns scores [B, N, T, S] after the soft-cap, if any, in float32 or wider."""
+        """Returns scores [B, N, T, S], capped in float32 or wider if the layer has a soft-cap."""
         if self.logit_softcap is None:
             return scores
         scores = ops.cast(scores, backend.result_type(scores.dtype, "float32"))
@@ -393,7 +394,7 @@ class MultiHeadAttention(BaseAttention):
         return is_product and is_plain and fits
 
     def fused_output(self, query, memory, visible, bias):
-        # The query is scaled before the product, so that float16 stays in range.
+        # `project_query` scales the query, before the product, so that float16 scores stay in range.
         bias = None if bias is None else rank_4(ops.cast(bias, self.compute_dtype))
         query, (key, value) = self.score.project_query(query), self.repeat_memory(memory)
         if visible.is_plainly_causal:  # the kernel skips half of the work
@@ -401,7 +402,7 @@ class MultiHeadAttention(BaseAttention):
         return fused_attention(query, key, value, visible.mask(), bias)
 
     def repeat_memory(self, memory):
-        """Returns keys and values with N heads."""
+        """Returns the keys and values of a memory with N heads each."""
         return memory["key"], memory["value"]
 
     @promises(PLAIN)

@@ -15,19 +15,19 @@ class PerformerAttention(LinearAttention):
     """Multi-head attention with weights that estimate those of the softmax, `exp(q · k / √H)`, in linear time (FAVOR+).
 
     `φ(x) = exp(ωᵢ · x' − |x'|² / 2) / √M`, `x' = x / H^¼`, with M random vectors `ωᵢ`: `φ(q) · φ(k)` has the mean
-    `exp(q · k / √H)`, and a variance that falls with 1 / M and grows with the exponential of `|q' + k'|²`. Every H of
+    `exp(q · k / √H)`, and a variance proportional to 1 / M that grows with the exponential of `|q' + k'|²`. Every H of
     the vectors are orthogonal, with the lengths of normal vectors, which lowers the variance. They are drawn when the
     layer is built, shared by all heads, never trained, and saved with the model.
 
-    All else is as in `LinearAttention`. A common factor of all features of a query does not change its weights: the
+    The rest is as in `LinearAttention`. A common factor of all features of a query does not change its weights: the
     features of a query are scaled so that the largest is 1. Those of a key are not, since a scale would depend on other
     keys; their exponents are clipped to ±40, far outside the range in which the estimate is good.
 
     Args:
         num_heads: N, a positive integer.
-        key_dim: Size of each head for query and key, H, a positive integer.
-        num_features: M, a positive integer. The error falls with 1 / √M.
-        value_dim: Size of each head for value. Default: `key_dim`.
+        key_dim: Size of each head for queries and keys, H, a positive integer.
+        num_features: M, a positive integer. The error is proportional to 1 / √M.
+        value_dim: Size of each head for values. Default: `key_dim`.
         seed: Seed of the random vectors, an integer or `None`.
         **kwargs: Other options of `LinearAttention`.
 
@@ -76,7 +76,7 @@ class PerformerAttention(LinearAttention):
 
     def query_features(self, query):
         exponents, _ = self._exponents(query)
-        if 0 in exponents.shape:  # there is no maximum
+        if 0 in exponents.shape:  # an empty tensor has no maximum
             return exponents
         return ops.exp(exponents - ops.stop_gradient(ops.max(exponents, axis=-1, keepdims=True)))
 

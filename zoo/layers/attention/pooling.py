@@ -56,7 +56,7 @@ class AttentionPooling(ReturnsMore, SavesOptions):
         self.queries = self.add_weight(
             name="queries", shape=(self.num_queries or 1, size), initializer=keras.initializers.GlorotUniform()
         )
-        if not self.attention.built:  # it is already after reloading
+        if not self.attention.built:  # a reloaded layer is built already
             self.attention.build((inputs_shape[0], self.num_queries or 1, size), inputs_shape)
 
     def compute_mask(self, inputs, mask=None):

@@ -41,7 +41,7 @@ class QueryBlocks:
     def aligned(cls, length, start, size):
         """Returns blocks that begin at multiples of their size, with the keys at the positions of their queries.
 
-        As the first query may be anywhere in its block, there is one block more than the queries would fill.
+        Since the first query may be anywhere in its block, there may be one block more than the queries would fill.
 
         T is an integer or a scalar tensor, `start` is the position of the first query, a scalar tensor, and `size` is
         an integer.
@@ -80,7 +80,7 @@ class QueryBlocks:
         return ops.arange(self.count, dtype="int32") * self.rows + self.first_key
 
     def key_positions(self):
-        """Returns the position of each key in each window, int32 [C, K]; some are outside of the keys."""
+        """Returns the position of each key in each window, int32 [C, K]; some are outside the keys."""
         return self.first_keys()[:, None] + ops.arange(self.window, dtype="int32")
 
     def cut_pairs(self, tensor):
@@ -98,7 +98,7 @@ class QueryBlocks:
         columns = ops.arange(keys, dtype="int32") - self.first_keys()[:, None]  # [C, S]
         inside = ops.logical_and(columns >= 0, columns < self.window)[:, None]
         columns = ops.clip(columns, 0, self.window - 1) + consecutive(0, self.count)[:, None] * self.window
-        # With the windows side by side in each row, one gather takes the columns of all blocks.
+        # The windows are joined side by side in each row, so that one gather takes the columns of all blocks.
         rows = ops.swapaxes(weights, -3, -2)  # [..., R, C, K]
         shape = ops.shape(rows)
         rows = ops.reshape(rows, (*shape[:-2], self.count * self.window))

@@ -27,14 +27,14 @@ class MultiScaleRetention(StateAttention):
     does not depend on the length. All of this is in float32 or wider. `return_attention_scores`, which does not change
     the output, an `attention_mask`, and the implementations `"dense"` and `"blockwise"` cost T · S.
 
-    The layer is always causal, whatever `use_causal_mask`. A masked key adds nothing, but still counts in distances.
-    There is no softmax: the layer takes no `attention_bias`, weights may be negative, and rows of weights have any sum.
+    The layer is always causal, even without `use_causal_mask`. A masked key adds nothing, but counts in distances.
+    There is no softmax: the layer takes no `attention_bias`, weights may be negative, and their rows may have any sum.
     With a cache there are no weights, no `attention_mask` and no `start_index`.
 
     Args:
         num_heads: N, a positive integer.
-        key_dim: Size of each head for query and key, H, even.
-        value_dim: Size of each head for value. Default: `key_dim`; in the paper, twice that.
+        key_dim: Size of each head for queries and keys, H, even.
+        value_dim: Size of each head for values. Default: `key_dim`; in the paper, twice that.
         decays: γ of each head, N numbers in (0, 1]. Default: `1 − 2^(−5 − i)`, i = 0 … N − 1.
         use_bias: Whether the projections have biases.
         epsilon: Added to the variance of a head.

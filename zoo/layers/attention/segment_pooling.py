@@ -12,7 +12,7 @@ from zoo.layers.scores import get_score
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class SegmentPooling(ReturnsMore, KeepsQuantization):
-    """A weighted mean of each segment of a sequence, by one learned query: words become sentences.
+    """Weighted means of the segments of a sequence, by one learned query: words become sentences.
 
     With the inputs h_t, the query u, and the positions t of segment i:
 
@@ -24,7 +24,7 @@ class SegmentPooling(ReturnsMore, KeepsQuantization):
 
     Args:
         num_segments: Number of segments, L; positions with higher segment numbers are ignored.
-        score: What `get_score` takes. Default: `"additive"`, with a hidden layer of size D.
+        score: See `Attention`. Default: `"additive"`, with a hidden layer of size D.
 
     Call arguments:
         inputs: [B, S, D].
@@ -78,7 +78,7 @@ class SegmentPooling(ReturnsMore, KeepsQuantization):
     def call(self, inputs, segments, mask=None, return_attention_scores=False):
         mask = check_mask(mask, "mask", (2,))
         inputs = zero_masked(inputs, mask)
-        first = ops.pad(inputs[:, :1], ((0, 0), (0, 1), (0, 0)))[:, :1]  # [B, 1, D], also if there are no inputs
+        first = ops.pad(inputs[:, :1], ((0, 0), (0, 1), (0, 0)))[:, :1]  # [B, 1, D], even if there are no inputs
         query = ops.add(ops.zeros_like(first), ops.cast(self.query, self.compute_dtype))  # [B, 1, D]
         scores = self.score(query, inputs)  # [B, 1, S]
         numbers = ops.arange(self.num_segments, dtype="int32")

@@ -16,13 +16,13 @@ class SelfMixing(ReturnsMore, KeepsQuantization):
         value: `query` or `None`.
         key: `query` or `None`.
         query_mask: Boolean [B, T], True at real positions; all masks are ANDed.
-        value_mask: Boolean [B, T]; with a cache [B, L], of which the new positions are read.
+        value_mask: Boolean [B, T]; with a cache [B, L], of which only the new positions are read.
         key_mask: Like `value_mask`.
         attention_mask: Must be `None`: there are no pairs to mask.
         return_attention_scores: Whether to return the weights of the positions, in layers that have weights.
         training: Whether dropout is active.
         use_causal_mask: Whether no position may attend to a later one; the layer must then be causal.
-        mask: Boolean [B, T], of the query; Keras fills it in if the query is the only tensor of a call.
+        mask: Boolean [B, T], of the query; Keras passes it if the query is the only tensor of a call.
         attention_bias: Must be `None`: there are no scores.
         cache: Dict from `create_cache`; the positions of the call are appended.
 
@@ -41,7 +41,7 @@ class SelfMixing(ReturnsMore, KeepsQuantization):
         super().__init__(**kwargs)
         self.supports_masking = True
         # The output projection, in layers that have one. As an attribute of the class it would hide the sublayer that
-        # `build` creates: PyTorch keeps sublayers outside of the instance's `__dict__`.
+        # `build` creates: PyTorch keeps sublayers outside the instance's `__dict__`.
         self.output_dense = None
 
     @property

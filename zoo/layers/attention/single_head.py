@@ -20,7 +20,7 @@ class Attention(BaseAttention):
     """Single-head attention: `softmax(score(query, key)) · value`, without projections other than the score's.
 
     Args:
-        score: What `get_score` takes: a `Score`, its name, or a callable or Keras layer f(query, key) → scores.
+        score: A `Score`, its name, or a callable or Keras layer f(query, key) → scores, as for `get_score`.
         **kwargs: `dropout`, `seed`, `implementation`, `visibility` and `normalization` of `BaseAttention`.
 
     Call arguments, masking and results: see `BaseAttention`; the output has the last axis of `value`.
@@ -98,13 +98,13 @@ class SelfAttention(Attention):
         units: d_k, the size of queries and keys, and by default of values, a positive integer. W_q, W_k and W_v are
             [D, d_k], the kernels of `query_dense`, `key_dense` and `value_dense`.
         value_dim: d_v, the size of values and of the output. Default: `units`.
-        score: What `get_score` takes: a `Score`, its name, or a callable or Keras layer f(query, key) → scores.
+        score: A `Score`, its name, or a callable or Keras layer f(query, key) → scores, as for `get_score`.
         use_bias: Whether the projections have biases.
         kernel_initializer: Initializer of the projections.
         **kwargs: `dropout`, `seed`, `implementation`, `visibility` and `normalization` of `BaseAttention`.
 
     Call arguments, masking and results: see `BaseAttention`, but `value` defaults to `query`, and `mask`, boolean
-    [B, T], is the mask of both, which `keras.layers.TimeDistributed` passes. The output is [B, T, d_v], weights are
+    [B, T], masks both, as `keras.layers.TimeDistributed` passes it. The output is [B, T, d_v], weights are
     [B, T, S].
 
     Example:
@@ -222,8 +222,8 @@ class SelfAttention(Attention):
 class NamedAttention(Attention):
     """Base of the single-head attention layers that create their score from their own options.
 
-    A subclass sets `score_class` and passes the options of the score. The options, and not the score, are attributes
-    and part of the configuration.
+    A subclass sets `score_class` and passes the options of the score. The configuration contains the options, which are
+    attributes, and not the score.
 
     Args:
         options: Options of the score, by name.

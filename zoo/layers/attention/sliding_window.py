@@ -16,22 +16,22 @@ MIN_ROWS = 32
 class SlidingWindowAttention(BlockedAttention):
     """Multi-head attention in which the query at position p attends to the keys s with `|p − s| ≤ window`.
 
-    With a causal mask, to those with `p − window ≤ s ≤ p`. Time and memory are O((T + S) · window), with
+    With a causal mask it attends to those with `p − window ≤ s ≤ p`. Time and memory are O((T + S) · window), with
     `return_attention_scores` O(T · S). A step with a cache reads its own key and `window` keys of the cache. The w of
     the paper counts both sides: it is 2 · `window`.
 
     Args:
         num_heads: N, a positive integer.
-        key_dim: Size of each head for key, and by default for query, a positive integer.
+        key_dim: Size of each head for keys, and by default for queries; a positive integer.
         window: Number of keys on each side of a query, a positive integer.
-        value_dim: Size of each head for value. Default: `key_dim`.
+        value_dim: Size of each head for values. Default: `key_dim`.
         **kwargs: Other options of `MultiHeadAttention`. `score` may be any but `LocationScore`. If `positions` act on
             scores or values, they must depend on distances alone, like all positions of this library.
 
     Call arguments, masking and results: see `BaseAttention`; weights are [B, N, T, S].
 
     Raises:
-        ValueError: For a `window` that is no positive integer, and for a `LocationScore`.
+        ValueError: For a `window` that is not a positive integer, and for a `LocationScore`.
 
     Example:
         >>> import numpy as np

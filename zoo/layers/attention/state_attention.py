@@ -18,12 +18,12 @@ class StateAttention(LinearTimeAttention):
     `headₜ = norm(Sₜᵀ qₜ / √H)`, where the state Sₜ [H, V] depends on Sₜ₋₁, kₜ and vₜ; `output = concat(headᵢ) W_o`,
     or with a gate `(swish(X W_g) ⊙ concat(headᵢ)) W_o`. A subclass defines two forms that agree: in `compare` the
     parallel form, weights for all pairs; in `run` the chunked form, which is parallel within chunks of positions and
-    passes the state from chunk to chunk. With chunks of one position the latter is the recurrence.
+    passes the state from chunk to chunk. With chunks of one position, `run` is the recurrence.
 
     Args:
         num_heads: N, a positive integer.
-        key_dim: Size of each head for query and key, H.
-        value_dim: Size of each head for value, V. Default: `key_dim`.
+        key_dim: Size of each head for queries and keys, H.
+        value_dim: Size of each head for values, V. Default: `key_dim`.
         use_bias: Whether the projections have biases.
         epsilon: Added to the variance of a head.
         **kwargs: Other options of `LinearTimeAttention`.
@@ -34,7 +34,7 @@ class StateAttention(LinearTimeAttention):
     linear_method = "run"
     has_gate = True
     supports_pair_masks = False
-    """Whether an `attention_mask` is possible: whether no key changes how much of another one remains in the state."""
+    """Whether `attention_mask` is supported, since no key changes how much of other keys remains in the state."""
 
     def __init__(self, num_heads, key_dim, value_dim=None, use_bias=False, epsilon=1e-6, **kwargs):
         if self.has_gate and kwargs.get("output_gate"):

@@ -15,13 +15,13 @@ class TalkingHeadsAttention(MultiHeadAttention):
     scores, softmax and values may have different numbers of heads; here all have N.)
 
     Scores, including biases of positions, are mixed before masks and `attention_bias` are applied. The returned weights
-    are W, whose rows sum to 1; dropout acts on W. The two mixes cost N² · T · S multiplications each and require all
-    heads at once, so that fused kernels and tiles are not used: long sequences are computed in chunks of queries.
+    are W, whose rows sum to 1; dropout is applied to W. The two mixes cost N² · T · S multiplications each and require
+    all heads at once, so fused kernels and tiles are not used: long sequences are computed in chunks of queries.
 
     Args:
         num_heads: N, a positive integer.
-        key_dim: Size of each head for key, and by default for query.
-        value_dim: Size of each head for value. Default: `key_dim`.
+        key_dim: Size of each head for keys, and by default for queries.
+        value_dim: Size of each head for values. Default: `key_dim`.
         **kwargs: Other options of `MultiHeadAttention`.
 
     Call arguments, masking and results: see `BaseAttention`; weights are [B, N, T, S].

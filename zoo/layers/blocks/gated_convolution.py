@@ -10,7 +10,7 @@ from zoo.layers.core.checks import check_layer, check_padding, check_size
 from zoo.layers.core.dropout import Dropout
 from zoo.layers.core.masks import check_mask, single_mask, zero_masked
 
-# The sum of two terms of equal variance keeps that variance.
+# √½: with this factor, the sum of two terms of equal variance has the variance of one.
 HALF = math.sqrt(0.5)
 
 
@@ -38,7 +38,7 @@ class GatedConvolutionBlock(ReturnsMore, KeepsQuantization):
         memory: z, [B, S, M]; or the result of `project_memory`.
         memory_embedding: e, [B, S, M], or `None` for none.
         mask: Boolean [B, T]. Masked positions count as zeros. Default: the Keras mask of `inputs`, such as that of an
-            `Embedding(mask_zero=True)`, which Keras fills in as `inputs_mask`.
+            `Embedding(mask_zero=True)`, which Keras passes as `inputs_mask`.
         memory_mask: Boolean [B, S].
         return_attention_scores: Whether to return the attention weights as well.
         training: Whether dropout is active.
@@ -48,8 +48,8 @@ class GatedConvolutionBlock(ReturnsMore, KeepsQuantization):
         [B, T, D]; with `return_attention_scores` the weights [B, T, S]; the new cache, if any, comes last.
 
     Raises:
-        ValueError: If `attention` is not a layer, a block with attention is called without an input of it or a block
-            without attention with one, a block that is not causal gets a cache, or a mask is floating point.
+        ValueError: If `attention` is not a layer, a block with attention is called without one of its inputs or a
+            block without attention with one, a block that is not causal has a cache, or a mask is floating point.
 
     Example:
         >>> import numpy as np
@@ -84,7 +84,7 @@ class GatedConvolutionBlock(ReturnsMore, KeepsQuantization):
     def build(self, inputs_shape, target_embedding_shape=None, memory_shape=None, memory_embedding_shape=None):
         size, lead = inputs_shape[-1], tuple(inputs_shape[:-1])
         self.inputs_dim = size
-        # A `Dense` layer of the window, as in the paper's formula, which can be quantised.
+        # A `Dense` layer over the window, as in the paper's formula; unlike a convolution, it can be quantised.
         self.convolution_dense = keras.layers.Dense(
             2 * size, kernel_initializer=self.kernel_initializer, dtype=self.dtype_policy, name="convolution"
         )
@@ -97,7 +97,7 @@ class GatedConvolutionBlock(ReturnsMore, KeepsQuantization):
         query_shape = (*inputs_shape[:-1], target_embedding_shape[-1])
         self.query_dense = keras.layers.Dense(query_shape[-1], dtype=self.dtype_policy, name="query")
         self.query_dense.build(inputs_shape)
-        if not self.attention.built:  # it is already after reloading
+        if not self.attention.built:  # a reloaded layer is built already
             self.attention.build(query_shape, memory_shape, memory_shape)
         context_shape = self.attention.compute_output_shape(query_shape, memory_shape, memory_shape)
         self.context_dense = None

@@ -62,7 +62,7 @@ class TransformerBlock(ReturnsMore, SavesOptions):
         self.dropout_layer = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
     def build_sublayer(self, sublayer, *shapes):
-        """Builds a sublayer, unless it is already built, as after reloading."""
+        """Builds a sublayer unless it is built already, as it is after reloading."""
         if not sublayer.built:
             sublayer.build(*shapes)
 
@@ -111,7 +111,7 @@ class TransformerBlock(ReturnsMore, SavesOptions):
         return slice_mask(mask, value_of(caches.next_position(cache)), value_of(length)), mask
 
     def attend(self, attention, query, return_attention_scores=False, cache=None, attention_bias=None, **arguments):
-        """Returns an attention layer's output, its weights, `None` unless requested, and its new cache, if any."""
+        """Returns an attention layer's output, its weights (`None` unless requested) and its new cache or `None`."""
         # Not all attention layers have caches or take biases.
         arguments |= {} if cache is None else {"cache": cache}
         arguments |= {} if attention_bias is None else {"attention_bias": attention_bias}

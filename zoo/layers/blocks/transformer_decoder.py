@@ -38,7 +38,7 @@ class TransformerDecoderBlock(TransformerBlock):
         attention_mask: Mask of self-attention, boolean [B, T, T] or [B, N, T, T]; with a cache the last axis is L.
         attention_bias: Bias of self-attention, a float tensor that broadcasts to the scores, added before the softmax.
         return_self_attention_scores: Whether to return the weights of self-attention as well.
-        inputs_mask: Boolean [B, T], filled in by Keras: the Keras mask of `inputs`, such as that of an
+        inputs_mask: Boolean [B, T], passed by Keras: the Keras mask of `inputs`, such as that of an
             `Embedding(mask_zero=True)`. Not used with `mask` or a cache.
 
     Returns:

@@ -82,7 +82,7 @@ class TransformerEncoderBlock(TransformerBlock):
             if option and not normalize_first:
                 raise ValueError(f"`{name}` requires `normalize_first`. Received: {name}=True, normalize_first=False.")
         if res_post_norm and normalize_first:
-            raise ValueError("`res_post_norm` is in place of `normalize_first`. Received: both are True.")
+            raise ValueError("`res_post_norm` requires `normalize_first=False`. Received: both are True.")
         sublayers = {"attention": attention, "feed_forward": feed_forward}
         super().__init__(sublayers, normalize_first, dropout, epsilon, seed, normalization, **kwargs)
         self.parallel_residual = parallel_residual

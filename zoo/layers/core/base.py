@@ -28,7 +28,7 @@ _copies = _Copies()
 def serialize_shared(shared_object, holder=None):
     """Returns the configuration of an object that other layers may share, or `None` for `None`.
 
-    A `.keras` file has one such object for all layers, and reloaded layers share it again. Elsewhere the configuration
+    A `.keras` file contains such an object once, and reloaded layers share it again. Elsewhere the configuration
     of an object with several holders names the object and its holder, so that copies of the layers share a copy: see
     `deserialize_shared`.
 
@@ -64,7 +64,7 @@ def deserialize_shared(config):
 
 
 def without_sharing(config):
-    """Returns a configuration from which new objects are always created, also while Keras reloads a model."""
+    """Returns a configuration from which new objects are always created, even while Keras reloads a model."""
     if isinstance(config, dict):
         markers = ("shared_object_id", "sharing")
         return {name: without_sharing(value) for name, value in config.items() if name not in markers}

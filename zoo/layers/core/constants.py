@@ -15,7 +15,7 @@ _constants: ContextVar[dict[int, Any] | None] = ContextVar("constants", default=
 
 
 def constant_of(layer):
-    """Returns the constant of a layer, as computed by an enclosing `computed_constants`; `None` outside of one."""
+    """Returns the constant of a layer, as computed by an enclosing `computed_constants`; `None` outside any."""
     return (_constants.get() or {}).get(id(layer))
 
 

@@ -22,7 +22,7 @@ def gelu_tanh(inputs):
 
 
 def get_activation(name):
-    """Returns an activation by name, `"gelu_tanh"` or one of Keras' names, or a callable as it is.
+    """Returns an activation by name, `"gelu_tanh"` or one of Keras' names, or a callable unchanged.
 
     Raises:
         ValueError: For an unknown name.

@@ -36,7 +36,7 @@ def axis_size(tensor, axis):
         return tf.shape(tensor)[axis]
     graph = tf.compat.v1.get_default_graph()
     sizes = getattr(graph, "_attention_zoo_sizes", None)
-    if sizes is None:  # an attribute of the graph, so that it lives as long
+    if sizes is None:  # an attribute of the graph, so that both are freed together
         sizes = graph._attention_zoo_sizes = {}
     key, axis = tensor.ref(), axis % len(tensor.shape)
     if (key, None) not in sizes:
@@ -47,7 +47,7 @@ def axis_size(tensor, axis):
 
 
 def as_tensor(value):
-    """Returns the value of a variable of TensorFlow (an export holds such variables), and anything else as it is."""
+    """Returns the value of a variable of TensorFlow, such as those of an export, and anything else unchanged."""
     if value is None or keras.backend.backend() != "tensorflow":
         return value
     tf = importlib.import_module("tensorflow")
@@ -64,19 +64,19 @@ def read_once(variables):
         return [(variable, tf.convert_to_tensor(variable.value)) for variable in variables]
 
     class ReadOnce(keras.StatelessScope):
-        """A scope that returns the values read before; a variable that is assigned is read again."""
+        """A scope that returns the values read at its start; an assigned variable is read again."""
 
         def add_update(self, update):
             variable, value = update
             self.state_mapping.pop(id(variable), None)
             variable._direct_assign(value)
 
-    # Whatever the compute dtype of the calling layer is, variables are read in their own dtype and cast on use.
+    # In every compute dtype of the calling layer, variables are read in their own dtype and cast on use.
     return ReadOnce(state_mapping=autocasting("float32", read)())
 
 
 class _Autocast(keras.layers.Layer):
-    """Makes Keras cast the weights that a function reads, also where it is recomputed outside of a layer's call."""
+    """Makes Keras cast the weights that a function reads, even where it is recomputed outside a layer's call."""
 
     def call(self, function):
         return function()

@@ -19,7 +19,7 @@ class Lazy:
         self._computed = None  # the graph and the value
 
     def __repr__(self):
-        return "unknown"  # for messages, in which the value is a size
+        return "unknown"  # for error messages about sizes
 
     def value(self):
         """Returns the value."""
@@ -30,7 +30,7 @@ class Lazy:
 
 
 def value_of(value):
-    """Returns the value of a `Lazy`, and anything else as it is."""
+    """Returns the value of a `Lazy`, and anything else unchanged."""
     return value.value() if isinstance(value, Lazy) else value
 
 
@@ -62,7 +62,7 @@ class LazyPositions(Lazy):
     def _function(self):
         first, length = self._ends
         start, positions = value_of(first), ops.arange(value_of(length), dtype="int32")
-        # The start may be symbolic and stands first: a JAX array accepts no symbolic tensor as its second operand.
+        # The start, which may be symbolic, is the first operand: a JAX array accepts no symbolic tensor as the second.
         return positions if isinstance(start, int) and start == 0 else ops.cast(start, "int32") + positions
 
 

@@ -139,7 +139,7 @@ def _loop_tensorflow(body, count, dtypes, initial_sums):
     """
     tf = importlib.import_module("tensorflow")
     arrays = [tf.TensorArray(dtype, size=count) for dtype in dtypes]
-    shapes = []  # of the results of a step, which the arrays do not keep
+    shapes = []  # of the results of a step, which the arrays do not store
 
     def step(index, arrays, sums):
         stacked, addends = body(index)
@@ -314,7 +314,7 @@ def scan_states(step, state, inputs):
         inputs: Tensors [C, ...], C ≥ 1.
     """
     if any(isinstance(tensor, keras.KerasTensor) for tensor in [state, *inputs]):
-        # Computed at once, the steps have the same shapes and number of operations as one after another.
+        # Steps computed at once have the shapes and the number of operations of steps computed one after another.
         before = step(ops.broadcast_to(state, (inputs[0].shape[0], *state.shape)), inputs)
         return before, before[-1]
     if inputs[0].shape[0] == 1:  # every step of decoding

@@ -108,8 +108,8 @@ def single_mask(mask):
 def check_bias(bias, shape):
     """Returns a bias in float32 or wider, limited to ± `LARGEST_BIAS`.
 
-    Only masks hide keys, a bias does not: a query whose keys all have a bias of −∞ (as −1e9 becomes in float16) attends
-    to them evenly, since such a bias cancels the scores. A key with a bias of +∞ takes all the weight.
+    Only masks exclude keys, biases do not: a query whose keys all have a bias of −∞ (as −1e9 is in float16) attends to
+    them evenly, since the scores vanish beside such a bias. A key with a bias of +∞ has all the weight.
 
     Args:
         bias: A float tensor.

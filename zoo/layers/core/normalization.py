@@ -36,7 +36,7 @@ def _mean(rows):
 
 
 def _standardize(rows, epsilon):
-    """Returns rows [..., D] with mean 0 and variance 1, and the factor of their distances from the mean."""
+    """Returns rows [..., D] with mean 0 and variance 1, and the factor by which centred rows are multiplied."""
     centred = rows - _mean(rows)
     scale = ops.rsqrt(_mean(ops.square(centred)) + epsilon)
     return centred * scale, scale
@@ -64,7 +64,7 @@ NORMALIZATIONS = {"layer_norm": LayerNormalization, "rms_norm": keras.layers.RMS
 
 
 def make_normalization(kind, **options):
-    """Returns one of the `NORMALIZATIONS` that passes masks on, as Keras' `RMSNormalization` would not."""
+    """Returns a layer of `NORMALIZATIONS` that propagates masks, which Keras' `RMSNormalization` does not."""
     norm = NORMALIZATIONS[kind](**options)
     norm.supports_masking = True
     return norm

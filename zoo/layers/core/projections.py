@@ -7,7 +7,7 @@ from zoo.layers.core.graphs import axis_size
 
 
 def clone_initializer(initializer):
-    """Returns a clone of a Keras initializer, for another weight, and anything else as it is.
+    """Returns a clone of a Keras initializer, for another weight, and anything else unchanged.
 
     An initializer draws the same values at every call, so that weights of equal shape would start equal. Its clone
     draws new values, unless the initializer has a seed.
@@ -49,7 +49,7 @@ def effective_kernel(dense):
 def reshape(tensor, shape):
     """Returns `tensor` with another shape.
 
-    A single size that is a scalar tensor is replaced by −1, since inferring it costs nothing.
+    A single size that is a scalar tensor is replaced by −1, which the backend infers at no cost.
     """
     unknown = [axis for axis, size in enumerate(shape) if size is not None and not isinstance(size, int)]
     if len(unknown) == 1 and all(size for axis, size in enumerate(shape) if axis not in unknown):
@@ -94,7 +94,7 @@ def multiply(layer, rows):
     if not is_plain(layer) or isinstance(rows, keras.KerasTensor):
         return layer(rows)
     kernel, dtype = layer.kernel, layer.compute_dtype
-    # Variables would be rounded inside a layer of another precision; for a wrong size, Keras raises its own error.
+    # Inside a layer of another precision, variables would be rounded; for a wrong size, Keras raises its own error.
     if backend.standardize_dtype(kernel.dtype) != dtype or rows.shape[-1] != kernel.shape[0]:
         return layer(rows)
     outputs = ops.matmul(ops.cast(rows, dtype), kernel)

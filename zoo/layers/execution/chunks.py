@@ -1,4 +1,4 @@
-"""Attention of some queries at a time, recomputed in the backward pass: chunks of queries, or blocks with windows."""
+"""Attention for a part of the queries at a time, recomputed in the backward pass: chunks, or blocks with windows."""
 
 import dataclasses
 import functools
@@ -41,7 +41,7 @@ def chunk_size(layer, query, memory):
 
 
 def attend_in_windows(layer, query, memory, visibility, bias, seed, names):
-    """Returns the results of `layer.attend_rows` in `names`, for some blocks of queries with their windows at a time.
+    """Returns the results of `layer.attend_rows` in `names`, for a few blocks of queries with their windows at a time.
 
     Blocks are stacked on the batch axis.
     """

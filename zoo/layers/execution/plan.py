@@ -1,4 +1,4 @@
-"""The plan of a call: the path by which attention is computed, chosen once from facts that are known before.
+"""The plan of a call: the path by which attention is computed, chosen once, from facts that are known in advance.
 
 All paths compute the same results. In this module `shape` is the shape of the projected queries, [B, (N,) T, H], and
 `keys` is the number of keys.
@@ -18,12 +18,12 @@ from zoo.layers.execution.running_softmax import has_running_softmax
 from zoo.layers.execution.tiles import tile_sizes
 
 IMPLEMENTATIONS = ("auto", "dense", "blockwise", "fused")
-# The most numbers in a chunk of queries, and the most numbers computed at once: above, chunks are worth their second
-# forward pass.
+# How many numbers a chunk of queries has at most, and how many are computed at once at most: beyond that, chunks are
+# worth their second forward pass.
 CHUNK_BUDGET = 2**21
 DENSE_LIMIT = 2**25
-# Factors of both on an accelerator: its caches hold no chunk anyway, and each step of a loop launches a dozen kernels,
-# which take about 5 µs each, in which an accelerator computes millions of numbers.
+# Factors of both on an accelerator: no chunk fits into its caches anyway, and each step of a loop launches a dozen
+# kernels, which take about 5 µs each: enough time to compute millions of numbers.
 CHUNKS_OF_ACCELERATORS = 64
 DENSE_OF_ACCELERATORS = 16
 # The fewest queries in a chunk where tiles are possible: products of fewer rows are slow.
@@ -35,7 +35,7 @@ class Execution(NamedTuple):
 
     Args:
         path: `"fused"`, the backend's kernel; `"tiles"` of queries × keys; `"chunks"` of queries, each with all keys;
-            `"windows"`, some blocks of queries with their windows of keys; `"sums"` of linear attention; or `"dense"`,
+            `"windows"`, a few blocks of queries at a time; `"sums"` of linear attention; or `"dense"`,
             all at once.
         reason: Why this path was chosen.
     """
@@ -67,7 +67,7 @@ def record(execution):
 
 
 def plan(layer, shape, keys, visibility, biased=False, drops=False, weights=False):
-    """Returns the `Execution` of a call, which depends on facts known before anything is computed, and on nothing else.
+    """Returns the `Execution` of a call, which depends only on facts that are known before anything is computed.
 
     Args:
         layer: The attention layer.
@@ -76,7 +76,7 @@ def plan(layer, shape, keys, visibility, biased=False, drops=False, weights=Fals
         visibility: The `Visibility`.
         biased: Whether there is a bias.
         drops: Whether dropout is active.
-        weights: Whether only the weights are computed.
+        weights: Whether the weights alone are computed.
     """
     sizes = tuple(shape), keys
     machine = CHUNK_BUDGET, DENSE_LIMIT, kernels.has_accelerator, has_fused_attention, fuses_masks
@@ -150,7 +150,7 @@ def _reason_for_all_windows(layer, shape, keys, blocks):
 
 
 def _window_cost(layer, shape, keys):
-    """Returns how many numbers are computed for each window."""
+    """Returns how many numbers are computed for one window."""
     return shape[1] * shape[2] * keys * layer.pair_size()
 
 
@@ -169,7 +169,7 @@ def _reason_against_tiles(layer, shape, keys, visibility):
         (layer.pair_size() != 1, f"the score computes {layer.pair_size()} numbers for each pair of query and key"),
         (layer.compute_dtype == "float16", "sums of tiles would overflow in float16"),
         (not all(isinstance(length, int) for length in lengths), "a length is unknown"),
-        (_fits_in_chunks(layer, shape, keys, visibility), "neither a causal mask nor a rule has tiles to skip"),
+        (_chunks_are_faster(layer, shape, keys, visibility), "neither a causal mask nor a rule has tiles to skip"),
         (not layer.has_softmax, f"{type(layer.normalization).__name__} requires all keys"),
         (not layer.is_pairwise(), f"{type(layer).__name__} overrides a method that may require all keys"),
         (visibility.chooses, "the visibility rule requires all scores of a query"),
@@ -178,7 +178,7 @@ def _reason_against_tiles(layer, shape, keys, visibility):
     return next((reason for is_reason, reason in reasons if is_reason), None)
 
 
-def _fits_in_chunks(layer, shape, keys, visibility):
+def _chunks_are_faster(layer, shape, keys, visibility):
     """Returns whether chunks are faster than tiles: no tile can be skipped, and a chunk has enough queries."""
     sizes = [size if isinstance(size, int) else 1 for size in _sizes(layer, shape, keys)]
     row_cost = math.prod(sizes[:-3]) * math.prod(sizes[-2:])
@@ -187,7 +187,7 @@ def _fits_in_chunks(layer, shape, keys, visibility):
 
 
 def _sizes(layer, shape, keys):
-    """Returns the sizes of all numbers in the comparison of queries and keys, [B, (N,) T, S, numbers for a pair].
+    """Returns the sizes of the tensor that compares queries and keys, [B, (N,) T, S, numbers for a pair].
 
     Unknown sizes are `None`.
     """
@@ -195,12 +195,12 @@ def _sizes(layer, shape, keys):
 
 
 def chunk_budget():
-    """Returns the most numbers in a chunk."""
+    """Returns how many numbers a chunk has at most."""
     return CHUNK_BUDGET * (CHUNKS_OF_ACCELERATORS if kernels.has_accelerator() else 1)
 
 
 def dense_limit():
-    """Returns the most numbers that are computed at once."""
+    """Returns how many numbers are computed at once at most."""
     return DENSE_LIMIT * (DENSE_OF_ACCELERATORS if kernels.has_accelerator() else 1)
 
 

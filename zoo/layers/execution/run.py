@@ -8,7 +8,7 @@ from zoo.layers.execution.tiles import attend_in_tiles
 
 
 def attend_densely(layer, query, memory, visibility, bias, seed, names):
-    """Returns all results of `layer.attend_rows` for all queries at once: a graph does not compute unused ones."""
+    """Returns all results of `layer.attend_rows` for all queries at once: a graph computes only those in use."""
     return layer.attend_rows(query, memory, visibility, bias, seed)
 
 
@@ -16,7 +16,7 @@ def attend_fused(layer, query, memory, visibility, bias, seed, names):
     """Returns `output` and `seen`, computed by the backend's fused kernel, without dropout."""
     output = layer.fused_output(query, memory, visibility, bias)
     seen = None if visibility.is_plainly_causal else visibility.seen()
-    # A kernel attends evenly to all keys where all are masked, which may be the case in one head only.
+    # Where all keys are masked, perhaps in one head only, a kernel attends evenly to all of them.
     output = output if seen is None else ops.where(seen, output, ops.cast(0.0, output.dtype))
     return {"output": output, "seen": seen}
 

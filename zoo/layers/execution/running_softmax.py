@@ -29,7 +29,7 @@ def running_softmax(score, total, rows, columns, cells, visible, variables, dtyp
         rows: Dict of tensors with a part for each row of tiles, `query` [I, ..., rows, D] among them.
         columns: Dict of tensors with a part for each column of tiles, `value` [J, ..., columns, H] among them.
         cells: Dict of tensors with a part for each tile, [I · J, ...].
-        visible: Which tiles may have unmasked pairs, and which have no masked pair, boolean [I · J] both.
+        visible: Which tiles may have unmasked pairs, and which have no masked pair, both boolean [I · J].
         variables: The weights that `score` and `total` read.
         dtype: Dtype of the weights and the output.
 
@@ -84,7 +84,7 @@ class _RunningSoftmax:
         raise NotImplementedError
 
     def pull_back(self, function, sources):
-        """Returns both results of `function(*sources)`, and a function from the first's gradient to the sources'.
+        """Returns both results of `function(*sources)`, and a function from the gradient of the first to the sources'.
 
         The gradient of a source on which the result does not depend may be `None`.
         """
@@ -174,7 +174,7 @@ class _RunningSoftmax:
             arrays = [
                 array
                 if new is None
-                else self.write(array, index[kind], self.read(array, index[kind]) + ops.cast(new, self._sum_type(new)))
+                else self.write(array, index[kind], self.read(array, index[kind]) + ops.cast(new, self._sum_dtype(new)))
                 for array, kind, new in zip(arrays, kinds, gradients[: len(arrays)], strict=True)
             ]
             totals = [
@@ -184,7 +184,7 @@ class _RunningSoftmax:
             return arrays, totals
 
         # Sums over many tiles lose too much precision in half precision.
-        zeros = [ops.zeros_like(tensor, self._sum_type(tensor)) for tensor in (*floats, *values)]
+        zeros = [ops.zeros_like(tensor, self._sum_dtype(tensor)) for tensor in (*floats, *values)]
         arrays, totals = self._over_tiles(
             orders, body, ([self.array(zero) for zero in zeros[: len(floats)]], zeros[len(floats) :])
         )
@@ -195,7 +195,7 @@ class _RunningSoftmax:
             for total, tensor in zip(sums, (*inputs, *values), strict=True)
         ]
 
-    def _sum_type(self, tensor):
+    def _sum_dtype(self, tensor):
         return keras.backend.result_type(keras.backend.standardize_dtype(tensor.dtype), "float32")
 
     def _tile_gradients(self, parts, is_float, values, is_masked, largest, upstream, inner):

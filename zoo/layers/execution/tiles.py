@@ -21,7 +21,7 @@ from zoo.layers.execution.running_softmax import running_softmax
 from zoo.layers.visibility.base import Blocks, Range
 from zoo.layers.visibility.sequences import Causal
 
-# The most scores in a tile, of all heads and sequences; and the factor of it on an accelerator, see `plan`.
+# The largest number of scores in a tile, over all heads and sequences; and its factor on an accelerator, see `plan`.
 TILE_BUDGET = 2**19
 TILES_OF_ACCELERATORS = 64
 # The fewest queries or keys in a tile of a rule with a span: products of fewer rows are slow.
@@ -41,11 +41,11 @@ def tile_sizes(shape, keys, rule=None):
     largest = max(rule.span // 2, SMALLEST_SIDE) if rule is not None and rule.span is not None else math.inf
     while 4 * side * side <= budget and 2 * side <= largest:
         side *= 2
-    return _even(length, side), _even(keys, side)
+    return _even_size(length, side), _even_size(keys, side)
 
 
-def _even(length, size):
-    """Returns the size of tiles along an axis: the fewest of at most `size`, of about equal sizes."""
+def _even_size(length, size):
+    """Returns the size of tiles along an axis: the fewest tiles of at most `size`, about equally large."""
     return -(-length // -(-length // size))
 
 
@@ -135,7 +135,7 @@ class _Grid:
         return ops.reshape(tiles, (self.num_rows * self.num_columns, *ops.shape(tiles)[2:]))
 
     def visible_tiles(self, visibility, rows, columns, keys):
-        """Returns which tiles may have unmasked pairs, and which have no masked pair, boolean [rows · columns] both."""
+        """Returns which tiles may have unmasked pairs, and which have no masked pair, both boolean [rows · columns]."""
         blocks = self._blocks(visibility, rows, columns)
         exists = ops.arange(1, self.num_columns + 1, dtype="int32") * self.columns <= keys
         any_visible = ops.broadcast_to(ops.ones((1, 1), "bool"), self.shape)

@@ -34,9 +34,9 @@ def get_normalization(identifier, dtype=None, **options):
     """Returns a normalisation by name.
 
     Args:
-        identifier: A `Normalization`, which is returned as it is, or a name from `NORMALIZATIONS`.
-        dtype: Dtype or dtype policy of a normalisation that is created.
-        **options: Its other arguments.
+        identifier: A `Normalization`, which is returned unchanged, or a name from `NORMALIZATIONS`.
+        dtype: Dtype or dtype policy of a new normalisation.
+        **options: Other arguments of a new normalisation.
 
     Returns:
         A `Normalization`.

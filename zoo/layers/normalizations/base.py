@@ -13,7 +13,7 @@ class Normalization(SavesOptions):
 
     A subclass overrides `weights_of` and, if it has trainable weights, `create_weights`.
 
-    Several attention layers may share one object and its weights, also when reloaded from a `.keras` file.
+    Several attention layers may share one object and its weights, even if reloaded from a `.keras` file.
 
     Call arguments:
         scores: [..., T, S]; of layers with heads [B, N, T, S].
@@ -62,7 +62,7 @@ class Normalization(SavesOptions):
         elif self.weights and self.num_heads != num_heads:
             raise ValueError(
                 "Attention layers with another number of heads require another normalisation; this one is shared. "
-                f"Received: num_heads={num_heads}, where {self.name} has been built for {self.num_heads}."
+                f"Received: num_heads={num_heads}, but {self.name} was built for {self.num_heads}."
             )
 
     def build(self, scores_shape):
@@ -88,8 +88,8 @@ class Normalization(SavesOptions):
     def weights_of(self, scores, mask):
         """Returns weights [..., T, S] of scores in float32 or wider.
 
-        `normalize` replaces weights where the mask is False by zeros; in rows in which all positions are masked they
-        must be finite.
+        `normalize` replaces them by zeros where the mask is False; in rows in which all positions are masked they must
+        be finite.
         """
         raise NotImplementedError(f"{type(self).__name__} must override `weights_of`.")
 

@@ -7,8 +7,8 @@ from zoo.layers.core.softmax import LOWEST_SCORE
 from zoo.layers.normalizations.base import Normalization
 
 _BISECTIONS = 12
-# From a threshold with an error below 2^−12, two Newton steps reach the precision of float32. Gradients flow through
-# these steps alone.
+# From a threshold with an error below 2^−12, two Newton steps reach the precision of float32, and a third one the exact
+# gradient. Gradients flow through these steps alone.
 _NEWTON_STEPS = 3
 _LOWEST = -2.0  # scores this far below the largest one have no weight
 
@@ -21,7 +21,7 @@ class _SparseNormalization(Normalization):
     def weights_of(self, scores, mask):
         if mask is not None:
             scores = ops.where(mask, scores, ops.cast(LOWEST_SCORE, scores.dtype))
-        if not isinstance(scores.shape[-1], int):  # there may be no key, and no scores have no maximum
+        if not isinstance(scores.shape[-1], int):  # there may be no key, and empty scores have no maximum
             lowest = ops.full_like(ops.sum(scores, axis=-1, keepdims=True), LOWEST_SCORE)
             return self._weights(ops.concatenate([scores, lowest], axis=-1))[..., :-1]
         return scores if 0 in scores.shape else self._weights(scores)
@@ -95,7 +95,7 @@ class EntmaxNormalization(_SparseNormalization):
         super().__init__(**kwargs)
         if not 1 < alpha < 2:
             raise ValueError(
-                "`alpha` must be between 1 and 2; SoftmaxNormalization is for 1 and SparsemaxNormalization for 2. "
+                "`alpha` must be between 1 and 2; use SoftmaxNormalization for 1 and SparsemaxNormalization for 2. "
                 f"Received: alpha={alpha!r}."
             )
         self.alpha = float(alpha)

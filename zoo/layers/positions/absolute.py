@@ -137,7 +137,7 @@ class SinusoidalPositions(AbsolutePositions):
 class LearnedPositions(AbsolutePositions):
     """Adds or concatenates a learned vector for each position: `x_p + E[p]` or `[x_p; E[p]]`.
 
-    Positions after the last row of the table have that row, and negative positions the first row. In an attention layer
+    Positions after the end of the table share its last row, and negative positions its first row. In an attention layer
     the queries are at the end of the keys: if there are more queries than keys, the first queries have negative
     positions and therefore the same vector. With `start_index=0` queries and keys both count from 0.
 
@@ -206,13 +206,13 @@ class LearnedPositions(AbsolutePositions):
 class IntegerPositions(AbsolutePositions):
     """Adds or concatenates the position itself: `x_p + p` or `[x_p; p]`; normalised, `p / (max_length − 1)`.
 
-    This is for study: courses begin with it to show why sinusoids are better. Raw numbers grow with the text and soon
-    outweigh the features; normalised numbers lie between 0 and 1, but the larger `max_length` is, the closer neighbours
-    are. In a decoder, `max_length` cannot be the length of the text, which is unknown before the last step.
+    This is for teaching: courses begin with it to show why sinusoids are better. Raw numbers grow with the text and
+    soon outweigh the features; normalised numbers are between 0 and 1, but a larger `max_length` brings neighbours
+    closer together. In a decoder, `max_length` cannot be the length of the text, which is unknown before the last step.
 
     Args:
-        max_length: Number of positions with different values, a positive integer: later positions have the value 1 of
-            the last one, and negative positions the value 0 of the first. Default: `None`, for raw numbers.
+        max_length: Number of positions with different values, a positive integer: later positions have the value
+            of the last one, 1, and negative positions that of the first one, 0. Default: `None`, for raw numbers.
         concatenate: Whether the number is concatenated with the features instead of added to each of them.
         size: How many times it is concatenated, a positive integer. Default: the number of features.
 

@@ -1,4 +1,4 @@
-"""Base of the positions: terms of attention that depend on the positions of a query and a key."""
+"""Base class of positions: the terms of attention that depend on the positions of queries and keys."""
 
 import keras
 from keras import backend, ops
@@ -28,7 +28,7 @@ def check_positions(positions, start_index, length):
     """Returns the argument `positions`, which replaces `start_index`, as int32 [T] or [B, T]; T is `length`.
 
     Raises:
-        ValueError: If there is a `start_index` as well, or positions are no integers or of another rank or length.
+        ValueError: If there is a `start_index` as well, or positions are not integers, or have another rank or length.
     """
     if not isinstance(start_index, int) or start_index:
         raise ValueError(f"Pass `positions` or `start_index`, not both. Received: start_index={start_index}.")
@@ -57,7 +57,7 @@ class Positions(SavesOptions):
     overrides the terms that it adds and, if it has weights, `create_weights`. `needs` names the sizes on which the
     weights depend, and `needs_equal_sizes` is whether the heads of queries and keys must have the same size.
 
-    Several attention layers may share one object and its weights, also when reloaded from a `.keras` file.
+    Several attention layers may share one object and its weights, even if reloaded from a `.keras` file.
 
     Positions count from the first key. Without `start_index` the queries are at the end of the keys: if there are more
     queries than keys, the first queries have negative positions.
@@ -90,7 +90,7 @@ class Positions(SavesOptions):
     needs: tuple[str, ...] = ()
     needs_equal_sizes = False
     needs_products = False
-    """Whether the positions work only where scores are products of queries and keys themselves, not of features."""
+    """Whether the positions require scores that are products of queries and keys themselves, not of their features."""
 
     @property
     def acts_on_scores(self):
@@ -103,8 +103,8 @@ class Positions(SavesOptions):
 
         Args:
             num_heads: N.
-            key_dim: Size of a head of query and key.
-            value_dim: Size of a head of value.
+            key_dim: Size of a head of queries and keys.
+            value_dim: Size of a head of values.
             query_dim: Last axis of the query before its projection.
             memory_dim: Last axis of the key before its projection.
 
@@ -127,7 +127,7 @@ class Positions(SavesOptions):
         elif dict(self.sizes) != sizes:
             raise ValueError(
                 "Attention layers of other sizes require another `Positions` object. "
-                f"Received: {sizes}, where {self.name} has been built for {dict(self.sizes)}."
+                f"Received: {sizes}, but {self.name} was built for {dict(self.sizes)}."
             )
 
     def create_weights(self, **sizes):
@@ -175,7 +175,7 @@ class Positions(SavesOptions):
 
     @promises(PAIRWISE)
     def bias(self, query_positions, key_positions):
-        """Returns a term of the scores that depends on positions only, float32 [1 or N, T, S], or `None`.
+        """Returns a term of the scores that depends on positions alone, float32 [1 or N, T, S], or `None`.
 
         Args:
             query_positions: int32 [T].

@@ -104,7 +104,7 @@ class ShawRelativePositions(Positions):
     `a_ij = w[clip(j − i, −k, k)]`: keys farther than k share a vector, and all heads share all vectors. No vector is
     created for a pair: each query is multiplied by the 2k + 1 vectors once and each pair gathers its product; weights
     of equal distance are summed before they are multiplied by the vectors. This adds O(T · S) for each head to the
-    cost of attention.
+    cost.
 
     Args:
         max_distance: k, a positive integer.
@@ -179,7 +179,7 @@ def distance_buckets(num_buckets, max_distance):
     shared = num_buckets - exact
     buckets, extra = list(range(exact)), 0
     for distance in range(exact, max_distance + 1):
-        # Computed in integers, since logarithms may round down at the border of two buckets.
+        # Computed with integers, since logarithms may round down at the border of two buckets.
         while distance**shared * exact ** (extra + 1) >= max_distance ** (extra + 1) * exact**shared:
             extra += 1
         buckets.append(min(exact + extra, num_buckets - 1))
@@ -191,12 +191,12 @@ class T5RelativePositions(Positions):
     """Learned bias for each head and bucket of distances: `score(i, j) + b[n, bucket(j − i)]`.
 
     Small distances have a bucket each, larger ones share buckets that grow with the logarithm of the distance, and all
-    from `max_distance` on share the last one. The paper does not divide dot products by √d, and shares the biases
-    between all layers: for that, pass one object to all of them, which a `.keras` file preserves.
+    distances from `max_distance` on share the last one. The paper does not divide dot products by √d, and shares the
+    biases between all layers: for that, pass one object to all of them, which a `.keras` file preserves.
 
     Args:
         num_buckets: Number of buckets, at least 2; if bidirectional, even and at least 4, half of them for each side.
-        max_distance: Distance from which on all distances share a bucket; must exceed the number of distances with a
+        max_distance: Distance from which on all distances share a bucket; it must exceed the number of distances with a
             bucket each (half the buckets of a side).
         bidirectional: Whether keys after the query have separate buckets. Otherwise they count as distance 0, which is
             correct under a causal mask.

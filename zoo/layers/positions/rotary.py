@@ -24,8 +24,8 @@ class RotaryPositions(Positions):
     - `{"rope_type": "ntk", "factor": s}`: NTK-aware, `w · s^(R/(R−2))` in place of w.
     - `{"rope_type": "yarn", "factor": s, "original_max_position_embeddings": L}`, with `beta_fast` (32), `beta_slow`
       (1), `attention_factor`, `mscale`, `mscale_all_dim` and `truncate`: pairs with more than `beta_fast` rotations in
-      L positions stay, pairs with fewer than `beta_slow` are interpolated, and rotated features are multiplied by
-      `0.1 ln s + 1`. Between the two, the interpolation is linear in the number of the pair, as in the authors' code,
+      L positions are unchanged, pairs with fewer than `beta_slow` are interpolated, and rotated features are multiplied
+      by `0.1 ln s + 1`. Between the two, the interpolation is linear in the index of the pair, as in the authors' code,
       or with `"ramp": "rotations"` in the number of rotations, as in the paper.
     - `{"rope_type": "llama3", "factor": s, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
       "original_max_position_embeddings": L}`: the same ramp over rotations, from the low to the high factor.
@@ -105,14 +105,14 @@ class RotaryPositions(Positions):
         return ops.convert_to_tensor(self._scaling.rates(size, self.max_wavelength), "float32")
 
     def _split_pairs(self, rotated):
-        """Returns the first and the second feature of each pair, [..., R/2] both, from [..., R]."""
+        """Returns the first and the second feature of each pair, both [..., R/2], from [..., R]."""
         if self.layout == "interleaved":
             return rotated[..., 0::2], rotated[..., 1::2]
         half = rotated.shape[-1] // 2
         return rotated[..., :half], rotated[..., half:]
 
     def _join_pairs(self, first, second):
-        """Returns [..., R] from what `_split_pairs` returns."""
+        """Returns the inverse of `_split_pairs`, [..., R]."""
         if self.layout == "half_split":
             return ops.concatenate([first, second], axis=-1)
         pairs = ops.stack([first, second], axis=-1)
@@ -158,7 +158,7 @@ class XPosPositions(RotaryPositions):
     For a query q at position p and a key k at position s, pair i of R rotated features is rotated by `θᵢ = w^(−2i/R)`
     for each position, and multiplied by a power of `ζᵢ = (2i/R + γ) / (1 + γ)`, γ = 0.4; b is `scale_base`. Their
     product has the factor `ζᵢ^((p − s)/b)`, at most 1 for keys before the query: fast pairs weigh near keys, slow pairs
-    distant keys, too. For keys after the query the factor exceeds 1, so that a causal mask should hide them.
+    distant keys, too. For keys after the query the factor exceeds 1, so a causal mask should exclude them.
 
     Queries and keys have separate factors, so that caches and chunks work as with rotary positions. Attention by
     features of queries and keys, such as `LinearAttention`, would not turn the factors into a decay, and raises an

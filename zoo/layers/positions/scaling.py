@@ -19,12 +19,12 @@ def _clip(number):
 
 
 def _interpolated(rate, factor, gamma):
-    """Returns a rate of which the part γ stays, and the rest is divided by the factor."""
+    """Returns the weighted mean of a rate, with weight γ, and the rate divided by the factor, with weight 1 − γ."""
     return (1 - gamma) * rate / factor + gamma * rate
 
 
 def _rotations(rate, length):
-    """Returns the number of rotations of a pair in a text of a length."""
+    """Returns the number of rotations of a pair in a text of this length."""
     return length * rate / (2 * math.pi)
 
 
@@ -83,21 +83,21 @@ class NTKScaling(Scaling):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class YarnScaling(Scaling):
-    """YaRN: pairs with many rotations in the original length stay, pairs with few are interpolated.
+    """YaRN: pairs with many rotations in the original length are unchanged, pairs with few are interpolated.
 
     `θ' = (1 − γ) θ / s + γ θ`, and queries and keys are multiplied by `0.1 ln s + 1`, which is a temperature of the
     softmax (Peng et al. 2023, sections 3.2 and 3.4).
 
     Args:
         original_max_position_embeddings: L, the length of texts in training.
-        beta_fast: β, the rotations in L from which on a pair stays.
-        beta_slow: α, the rotations in L up to which a pair is interpolated in full.
+        beta_fast: β; pairs with at least this number of rotations in L are unchanged.
+        beta_slow: α; pairs with at most this number of rotations in L are fully interpolated.
         attention_factor: The factor of queries and keys. Default: `0.1 ln s + 1`, or with `mscale` and `mscale_all_dim`
             `(0.1 mscale ln s + 1) / (0.1 mscale_all_dim ln s + 1)`.
         mscale: See `attention_factor`.
         mscale_all_dim: See `attention_factor`.
-        ramp: In which quantity γ is linear between α and β: `"dimensions"`, the number of the pair, as in the code of
-            the paper's authors and all checkpoints; or `"rotations"`, as in the paper's equation 18.
+        ramp: The quantity in which γ is linear between α and β: `"dimensions"`, the index of the pair, as in the code
+            of the paper's authors and all checkpoints; or `"rotations"`, as in the paper's equation 18.
         truncate: Whether a ramp over dimensions begins and ends at integers.
     """
 
@@ -147,11 +147,11 @@ class YarnScaling(Scaling):
         if self.truncate:
             first, last = math.floor(first), math.ceil(last)
         first, last = max(first, 0), min(last, size - 1)
-        last = max(last, first + 0.001)  # a ramp shorter than a pair becomes a step
+        last = max(last, first + 0.001)  # a ramp between equal indices becomes a step
         return [1 - _clip((pair - first) / (last - first)) for pair in range(size // 2)]
 
     def _pair_with(self, rotations, size, max_wavelength):
-        """Returns the number, not rounded, of the pair with so many rotations in the original length."""
+        """Returns the index, not rounded, of the pair with this number of rotations in the original length."""
         length = self.original_max_position_embeddings
         return size * math.log(length / (rotations * 2 * math.pi)) / (2 * math.log(max_wavelength))
 
@@ -165,8 +165,8 @@ class Llama3Scaling(Scaling):
 
     Args:
         original_max_position_embeddings: L, the length of texts in training.
-        low_freq_factor: The rotations in L up to which a pair is interpolated in full.
-        high_freq_factor: The rotations in L from which on a pair stays.
+        low_freq_factor: Pairs with at most this number of rotations in L are fully interpolated.
+        high_freq_factor: Pairs with at least this number of rotations in L are unchanged.
     """
 
     original_max_position_embeddings: int

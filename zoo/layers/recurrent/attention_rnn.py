@@ -33,18 +33,18 @@ class AttentionRNN(ReturnsMore, SavesOptions):
     Like `keras.layers.RNN`, but the memory is an argument, and the alignments are a result.
 
     Args:
-        cell: A `RecurrentAttentionCell` or a `LuongAttentionCell`.
+        cell: A recurrent attention cell, such as `RecurrentAttentionCell` or `LuongAttentionCell`.
 
     Call arguments:
         inputs: [B, T, E].
         memory: [B, S, M]; or the result of the cell's `project_memory`.
-        initial_state: The inner cells' states, a list of [B, units] or a single tensor; or the states that an earlier
-            call returned. Default: zeros.
+        initial_state: The inner cells' states, a list of [B, units] or a single tensor; or the states returned by an
+            earlier call. Default: zeros.
         mask: Boolean [B, T]. A masked step does not change the state, and its output is zero. Default: the Keras mask
-            of `inputs`, such as that of an `Embedding(mask_zero=True)`, which Keras fills in as `inputs_mask`.
+            of `inputs`, such as that of an `Embedding(mask_zero=True)`, which Keras passes as `inputs_mask`.
         memory_mask: Boolean [B, S].
         return_attention_scores: Whether to return the alignments as well.
-        return_state: Whether to return the states after the last step as well, a list.
+        return_state: Whether to return the list of states after the last step as well.
         training: Whether dropout is active.
 
     Returns:
@@ -74,13 +74,13 @@ class AttentionRNN(ReturnsMore, SavesOptions):
         super().__init__(**kwargs)
         if not isinstance(cell, BaseAttentionCell):
             raise ValueError(
-                f"`cell` must be a RecurrentAttentionCell or a LuongAttentionCell. Received: cell={cell!r}."
+                f"`cell` must be a recurrent attention cell, such as LuongAttentionCell. Received: cell={cell!r}."
             )
         self.supports_masking = True
         self.cell = cell
 
     def build(self, inputs_shape, memory_shape=None, initial_state_shape=None):
-        if not self.cell.built:  # it is already after reloading
+        if not self.cell.built:  # a reloaded layer is built already
             self.cell.build((inputs_shape[0], inputs_shape[-1]))
 
     def call(

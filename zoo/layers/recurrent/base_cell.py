@@ -16,8 +16,8 @@ from zoo.layers.scores.additive import CoverageScore
 class BaseAttentionCell(KeepsQuantization):
     """Base of the recurrent attention cells: an inner cell, or a stack of them, and an attention layer.
 
-    The cell runs step by step, in `AttentionRNN`, or in `keras.layers.RNN`. As a call must not write to the layer, the
-    states of the latter contain the memory: `states = cell.initial_states(memory, mask, inner_states)` of a built cell.
+    The cell runs step by step, in `AttentionRNN`, or in `keras.layers.RNN`. A call must not write to the layer, so the
+    states of `RNN` contain the memory: `states = cell.initial_states(memory, mask, inner_states)` of a built cell.
     A subclass defines in `step` when the cell attends.
 
     Args:
@@ -32,7 +32,7 @@ class BaseAttentionCell(KeepsQuantization):
 
     Call arguments:
         inputs: x_t, [B, E].
-        states: From `initial_states` or from the step before.
+        states: From `initial_states` or from the previous step.
         training: Whether dropout is active.
 
     Returns:
@@ -40,8 +40,8 @@ class BaseAttentionCell(KeepsQuantization):
         with heads.
 
     Raises:
-        ValueError: If `cell` is no recurrent cell, `attention` no layer, an inner cell has dropout, an attention with
-            heads has coverage, or `RNN` is called without `initial_state`.
+        ValueError: If `cell` is not a recurrent cell, `attention` is not a layer, an inner cell has dropout, an
+            attention with heads has coverage, or `RNN` is called without `initial_state`.
     """
 
     saved_options: tuple[str, ...] = ("cell", "attention", "memory_dim", "return_attention_scores")
@@ -140,12 +140,12 @@ class BaseAttentionCell(KeepsQuantization):
 
     def build(self, input_shape):
         batch = input_shape[0]
-        if not self.cell.built:  # it is already after reloading
+        if not self.cell.built:  # a reloaded cell is built already
             self.cell.build((batch, input_shape[-1] + self.cell_input_dim))
         self._build_attention(batch)
 
     def _build_attention(self, batch=None):
-        if not self.attention.built:  # it is already after reloading
+        if not self.attention.built:  # a reloaded attention layer is built already
             self.attention.build((batch, 1, self.query_dim), (batch, None, self.memory_dim))
 
     def get_initial_state(self, batch_size=None):
@@ -172,7 +172,7 @@ class BaseAttentionCell(KeepsQuantization):
         """Returns the states that change at every step, before the first one.
 
         Args:
-            inner_states: States of the inner cells, each [B, units], or all states that change, or `None` for zeros.
+            inner_states: States of the inner cells, each [B, units], or all states that change; `None` for zeros.
             batch_size: B.
             memory_length: S; required if the cell `attends_in_order`.
 
@@ -220,7 +220,7 @@ class BaseAttentionCell(KeepsQuantization):
             states: The states of the inner cells, and those of `fed_state_sizes`.
             attend: Function query [B, Q] → context [B, C], weights: the attention to the memory.
             update: Function inputs [B, E'], inner states → new inner states: a step of the inner cells.
-            product: Function that multiplies with `own_weights`, see `zoo.layers.recurrent.loops.run`; or `None`.
+            product: Function that multiplies by `own_weights`, see `zoo.layers.recurrent.loops.run`; or `None`.
         """
         raise NotImplementedError(f"{type(self).__name__} must override `step`.")
 
@@ -239,7 +239,7 @@ class BaseAttentionCell(KeepsQuantization):
 
         Args:
             inputs: x_t, [B, E].
-            states: From `own_states` or from the step before.
+            states: From `own_states` or from the previous step.
             memory: From `project_memory`.
             memory_mask: Boolean [B, S], or `None`.
             training: Whether dropout is active.
@@ -254,7 +254,7 @@ class BaseAttentionCell(KeepsQuantization):
         if counters is not None:
             options["start_index"] = step_number(counters)
         if sharing > 1 and (counters is not None or self.attends_in_order):
-            # As queries of one row they would have different positions and share earlier weights.
+            # As queries of the same row they would have different positions and share the earlier weights.
             memory, memory_mask, sharing = _repeat(memory, sharing), _repeat(memory_mask, sharing), 1
         if coverage is not None:
             memory = {**memory, "key": self.attention.score.cover(memory["key"], coverage)}
@@ -330,7 +330,7 @@ class BaseAttentionCell(KeepsQuantization):
 
 def check_no_dropout(name, cell):
     """Raises a `ValueError` if a recurrent cell, or one of its inner cells, has dropout."""
-    # `keras.layers.RNN` draws a dropout mask for each sequence only for its own cell, not for cells inside of it.
+    # `keras.layers.RNN` draws a dropout mask for each sequence only for its own cell, not for cells inside it.
     for inner in cell._flatten_layers():
         if getattr(inner, "dropout", 0) or getattr(inner, "recurrent_dropout", 0):
             raise ValueError(

@@ -24,7 +24,7 @@ class BidirectionalEncoder(ReturnsMore, SavesOptions):
         cell_type: `"gru"` or `"lstm"`.
         dropout: Rate of dropout between the layers.
         seed: Seed of the dropout.
-        use_cudnn: `"auto"`, or `False` for a model that is exported on a GPU and served on a CPU.
+        use_cudnn: As in Keras: `"auto"`, or `False` for a model that is exported on a GPU and served on a CPU.
 
     Call arguments:
         inputs: [B, S, D].

@@ -84,7 +84,7 @@ class ConditionalAttentionCell(RecurrentAttentionCell):
 
     def build(self, input_shape):
         super().build(input_shape)
-        if not self.context_cell.built:  # it is already after reloading
+        if not self.context_cell.built:  # a reloaded layer is built already
             self.context_cell.build((input_shape[0], self.context_dim))
 
     def deferred_weights(self):

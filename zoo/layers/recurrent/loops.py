@@ -3,7 +3,7 @@
 The gradient of a weight in a loop is a sum over the steps. TensorFlow computes it step by step: a small product, and an
 addition to a tensor as large as the weight, which mixed precision also casts at every step. In `run` the weights are
 constants of the loop, and a term is added to each product with a weight: its gradient is that of the product. After the
-loop, one product of these gradients with the left factors of all steps is the weight's gradient.
+loop, the gradient of a weight is one product of the left factors of all steps with these gradients.
 """
 
 import keras
@@ -29,24 +29,24 @@ def _lstm(inputs_product, state_product, states):
     return [ops.sigmoid(output_gate) * ops.tanh(carry), carry]
 
 
-_GATES = {keras.layers.GRUCell: _gru, keras.layers.LSTMCell: _lstm}
+_UPDATES = {keras.layers.GRUCell: _gru, keras.layers.LSTMCell: _lstm}
 
 
-def _gates(cell):
+def _update_of(cell):
     """Returns the function of products and states that computes a cell's new states; `None` if it is not supported."""
     is_standard = (
-        type(cell) in _GATES
+        type(cell) in _UPDATES
         and cell.use_bias
         and getattr(cell, "reset_after", True)
         and cell.activation is keras.activations.tanh
         and cell.recurrent_activation is keras.activations.sigmoid
         and not (cell.dropout or cell.recurrent_dropout)
     )
-    return _GATES[type(cell)] if is_standard else None
+    return _UPDATES[type(cell)] if is_standard else None
 
 
 def _biases(cell):
-    """Returns the biases of the products with inputs and with states; the latter is `None` if there is one bias."""
+    """Returns the biases of the products with inputs and with states; the latter is `None` if a cell has one bias."""
     bias = ops.convert_to_tensor(cell.bias)
     return (bias[0], bias[1]) if len(bias.shape) == 2 else (bias, None)
 
@@ -58,7 +58,7 @@ def deferred_weights(cell, name):
     """
     if hasattr(cell, "deferred_weights"):
         return cell.deferred_weights(name)
-    if _gates(cell) is None:
+    if _update_of(cell) is None:
         return None
     outer, inner = _biases(cell)
     return {
@@ -71,7 +71,7 @@ def deferred_step(cell, name, inputs, states, product):
     """Returns the new states of a cell with `deferred_weights` of this name; for `product` see `run`."""
     if hasattr(cell, "deferred_step"):
         return cell.deferred_step(name, inputs, states, product)
-    return _gates(cell)(product(f"{name}/kernel", inputs), product(f"{name}/recurrent_kernel", states[0]), states)
+    return _update_of(cell)(product(f"{name}/kernel", inputs), product(f"{name}/recurrent_kernel", states[0]), states)
 
 
 def deferred_stack_weights(cells, dtype):
@@ -139,8 +139,8 @@ class _DeferredGradients:
     """Mixin of recurrent layers of Keras: deferred weight gradients, and one product for the inputs of all steps."""
 
     def inner_loop(self, sequences, initial_state, mask, training=False):
-        gates = _gates(self.cell) if training and defers_weight_gradients() and not self.unroll else None
-        if gates is None:
+        update = _update_of(self.cell) if training and defers_weight_gradients() and not self.unroll else None
+        if update is None:
             return super().inner_loop(sequences, initial_state, mask, training=training)
         states = [*initial_state] if isinstance(initial_state, (list, tuple)) else [initial_state]
         mask = mask[0] if isinstance(mask, (list, tuple)) else mask
@@ -150,7 +150,7 @@ class _DeferredGradients:
         inputs = [rows] if mask is None else [rows, mask[:, :, None]]
 
         def step(inputs, states, product):
-            new_states = gates(inputs[0], product("recurrent_kernel", states[0]), states)
+            new_states = update(inputs[0], product("recurrent_kernel", states[0]), states)
             if mask is None:
                 return new_states[0], new_states
             real = inputs[1]

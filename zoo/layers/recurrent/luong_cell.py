@@ -9,7 +9,7 @@ from zoo.layers.recurrent.base_cell import BaseAttentionCell
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class LuongAttentionCell(BaseAttentionCell):
-    """Decoder cell that updates its state, and then attends with the new state.
+    """Decoder cell that first updates its state, and then attends with the new state.
 
     For step t, with x_t the embedding of the previous token and h_1 … h_S the memory:
 

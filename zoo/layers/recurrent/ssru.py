@@ -22,7 +22,7 @@ class SSRU(WideState, SelfMixing):
     the normalisation.
 
     Args:
-        use_bias: Whether there is b_f.
+        use_bias: Whether the gate has the bias b_f.
         kernel_initializer: Initializer of W and W_f.
 
     Call arguments and results: see `SelfMixing`; there are no weights to return.

@@ -78,7 +78,7 @@ class DeepTransitionCell(SavesOptions):
         s_t and the new states, `[s_t]`.
 
     Raises:
-        ValueError: If `cell` is no recurrent cell, or has several states, as an LSTM cell has.
+        ValueError: If `cell` is not a recurrent cell, or has several states, like an LSTM cell.
 
     Example:
         >>> import keras, numpy as np
@@ -110,7 +110,7 @@ class DeepTransitionCell(SavesOptions):
 
     def build(self, input_shape):
         for layer, shape in [(self.cell, input_shape), *((cell, (None, self.state_size)) for cell in self.transitions)]:
-            if not layer.built:  # it is already after reloading
+            if not layer.built:  # a reloaded layer is built already
                 layer.build(shape)
 
     def call(self, inputs, states, training=None):

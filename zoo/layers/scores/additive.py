@@ -210,8 +210,8 @@ class NormalizedAdditiveScore(AdditiveScore):
 class CoverageScore(AdditiveScore):
     """Additive score with coverage: `score(s_i, h_j) = v · tanh(W₁ s_i + W₂ h_j + w C_ij + b)`.
 
-    `C_ij = Σ_{k<i} α_kj` is the attention that key j has received in earlier steps, so that a decoder can avoid what it
-    has translated and find what it has not. With a fertility, `C_ij = Σ_{k<i} α_kj / Φ_j`, where
+    `C_ij = Σ_{k<i} α_kj` is the attention that key j has received in earlier steps, so that a decoder can avoid
+    tokens that it has translated and attend to the others. With a fertility, `C_ij = Σ_{k<i} α_kj / Φ_j`, where
     `Φ_j = N · σ(u · h_j)` is the total attention that key j should receive.
 
     Recurrent cells store the coverage among their states and pass it to the score by `cover`. In other layers, which
@@ -266,7 +266,7 @@ class CoverageScore(AdditiveScore):
         if self.max_fertility is not None:
             fertility = self.max_fertility * ops.sigmoid(apply_positionwise(self.fertility_dense, key))
             projected = ops.concatenate([projected, 1 / fertility], axis=-1)
-        # A coverage of zeros, so that its weights have gradients (zeros) in layers without steps, too.
+        # The coverage is zero, so that in layers without steps, too, its weights have gradients (which are zero).
         return self.cover(projected, ops.zeros_like(projected[..., 0]))
 
     def cover(self, key, attended):

@@ -8,8 +8,8 @@ class Score(KeepsQuantization):
     """Base of the score functions: `compare(project_query(query), project_key(key))`.
 
     Subclasses override `compare` and, if they have weights, `build`, `project_query` and `project_key`. The projections
-    are separate methods so that a decoder projects its keys once and not at every step. The score of a query and a key
-    must depend on these two alone, not on their neighbours.
+    are separate methods, so that a decoder projects its keys only once and not at every step. The score of a query and
+    a key must depend on these two alone, not on their neighbours.
 
     Attributes of the class describe the score:
 
@@ -20,7 +20,7 @@ class Score(KeepsQuantization):
     - `needs_all_keys`: whether `compare` requires all keys at once because the score depends on a key's position.
     - `max_keys`: how many keys have a score, or `None` for any number. Attention layers mask the keys after these.
 
-    Several attention layers may share one object and its weights, also when reloaded from a `.keras` file. The sizes in
+    Several attention layers may share one object and its weights, even if reloaded from a `.keras` file. The sizes in
     `needs` must then be equal in all of them.
 
     Call arguments:
@@ -74,8 +74,8 @@ class Score(KeepsQuantization):
             built_sizes = self._sizes(*self.get_build_config()["shapes_dict"].values())
             if sizes != built_sizes:
                 raise ValueError(
-                    "Attention layers of other sizes require another score; this one is shared. "
-                    f"Received: {sizes}, where {self.name} has been built for {built_sizes}."
+                    "Attention layers of other sizes require another score; a shared score has one size. "
+                    f"Received: {sizes}, but {self.name} was built for {built_sizes}."
                 )
 
     def _sizes(self, query_shape, key_shape):

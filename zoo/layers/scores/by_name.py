@@ -27,15 +27,15 @@ SCORES = {
 
 
 def get_score(identifier, dtype=None, **options):
-    """Returns a score function by name, or of a callable.
+    """Returns a score by its name, or one that wraps a callable.
 
     Args:
-        identifier: A `Score`, which is returned as it is; a name from `SCORES` or of a registered subclass of yours
+        identifier: A `Score`, which is returned unchanged; a name from `SCORES` or of your own registered subclass
             (`"my_layers>DiagonalScore"`), which is created with `options`; or a callable or Keras layer
             f(query, key) → scores, which is wrapped in `CallableScore`. Synonyms are accepted: bahdanau (additive),
             multiplicative and bilinear (general), vaswani (scaled_dot).
-        dtype: Dtype or dtype policy of a score that is created.
-        **options: Its other arguments.
+        dtype: Dtype or dtype policy of a new score.
+        **options: Other arguments of a new score.
 
     Returns:
         A `Score`.
@@ -81,7 +81,7 @@ def _registered_score(name):
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class CallableScore(Score):
-    """A function or Keras layer of yours as a score: `score(q, k) = function(q, k)`.
+    """Your own function or Keras layer as a score: `score(q, k) = function(q, k)`.
 
     The weights of a layer are built, trained and saved with the score. The function takes all queries and keys at once,
     but the score of a pair must depend on these two alone: attention may be computed in chunks, and decoding computes
@@ -136,7 +136,7 @@ class CallableScore(Score):
 
     def build(self, query_shape, key_shape):
         if isinstance(self.function, keras.layers.Layer) and not self.function.built:
-            # Calls the layer, since some layers build themselves in their first call only.
+            # Calls the layer, since some layers are built only by their first call.
             self.function(*(keras.KerasTensor(shape, self.compute_dtype) for shape in (query_shape, key_shape)))
 
     def compare(self, query, key):
@@ -157,7 +157,7 @@ class CallableScore(Score):
                 f"Received: function={self.function!r}."
             )
         function = serialize_shared(self.function)
-        # `build` builds a reloaded layer; Keras would build it for the first of its two inputs only.
+        # `build` builds a reloaded layer; Keras would build it for only the first of its two inputs.
         function.pop("build_config", None)
         return {**super().get_config(), "function": function, "hidden_size": self.hidden_size}
 
@@ -276,7 +276,7 @@ class PerHeadScore(Score):
         return ops.stack(heads, axis=1)
 
     def project_query(self, query):
-        self._check_heads(query=query.shape)  # it may have been built for an unknown number of heads
+        self._check_heads(query=query.shape)  # the number of heads may have been unknown in `build`
         return self._apply_to_heads("project_query", query)
 
     def project_key(self, key):

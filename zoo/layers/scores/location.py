@@ -12,11 +12,11 @@ from zoo.layers.scores.base import Score
 class LocationScore(Score):
     """Location score: `score(q, s) = (W q)_s`, of a query and a key's position s; the key itself is not used.
 
-    W has no row for positions from `max_length` on: attention layers mask these, in addition to all other masks.
+    Keys from position `max_length` on have no score: attention layers mask them, in addition to all other masks.
 
     Args:
         max_length: Number of positions with a score, a positive integer.
-        kernel_initializer: Initializer of W, [Dq, `max_length`].
+        kernel_initializer: Initializer of W, which is stored transposed, [Dq, `max_length`].
 
     Call arguments:
         query: [..., T, Dq].
@@ -70,7 +70,7 @@ class LocationScore(Score):
         return apply_positionwise(self.query_dense, query)  # [..., T, max_length]
 
     def project_key(self, key):
-        # Only the number of keys is used, but the graph stays connected so that their gradients are zeros, not missing.
+        # Only the number of keys is used, but the keys stay in the graph: their gradients are zeros, not missing.
         key = ops.cast(key[..., :1], self.compute_dtype)
         return ops.where(False, key, ops.zeros_like(key))
 
@@ -86,6 +86,6 @@ class LocationScore(Score):
 
 
 def _is_inferring_shapes():
-    """Returns whether Keras infers shapes; on PyTorch it replaces unknown sizes by arbitrary ones for that."""
+    """Returns whether Keras infers shapes, for which on PyTorch it replaces unknown sizes by arbitrary ones."""
     with keras.SymbolicScope() as scope:
         return scope.original_scope is not None

@@ -91,10 +91,10 @@ class ScaledDotScore(DotScore):
 class GeneralScore(DotScore):
     """General (bilinear) score: `score(q, k) = qᵀ W k`, for queries and keys of any sizes.
 
-    The keys are projected, not the queries, so that a decoder projects each source once.
+    The keys are projected, not the queries, so that a decoder projects each source only once.
 
     Args:
-        kernel_initializer: Initializer of W, [Dk, Dq].
+        kernel_initializer: Initializer of W, which is stored transposed, [Dk, Dq].
 
     Call arguments:
         query: [..., T, Dq].
@@ -196,7 +196,7 @@ def _scaled_to_norm(vectors, norm=1.0):
     wide = ops.cast(vectors, _wide_dtype(vectors))
     squares = ops.sum(ops.square(wide), axis=-1, keepdims=True)
     is_nonzero = squares > _SMALLEST_SQUARED_NORM
-    # The inner `where` keeps the gradient of the branch that is not taken finite.
+    # The inner `where` makes the gradient of the branch that is not taken finite.
     inverse = ops.rsqrt(ops.where(is_nonzero, squares, ops.ones_like(squares)))
     factor = ops.where(is_nonzero, inverse, ops.zeros_like(squares))
     return ops.cast(wide * factor * norm, vectors.dtype)

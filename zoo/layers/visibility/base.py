@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-# Mask inputs, arguments of a call from which rules compute: a number for each query [B, T], each key [B, S], or each
+# Mask inputs are arguments of a call that rules read: an integer for each query [B, T], each key [B, S], or each
 # sequence [B].
 QUERY_INPUTS = ("query_segment_ids",)
 KEY_INPUTS = ("segment_ids",)
@@ -21,8 +21,8 @@ class Pairs:
     """Pairs of queries and keys, as integers that broadcast to [B, N, T, S].
 
     Args:
-        batch: Numbers of the sequences, [B, 1, 1, 1].
-        head: Numbers of the heads, [N, 1, 1].
+        batch: Indices of the sequences, [B, 1, 1, 1].
+        head: Indices of the heads, [N, 1, 1].
         query: Positions of the queries among the keys, [1, 1, T, 1]; [B, 1, T, 1] in blocks of local attention.
         key: Positions of the keys, [1, 1, 1, S]; [B, 1, 1, S] in blocks of local attention.
         inputs: Mask inputs by name: `query_segment_ids` [B, 1, T, 1], `segment_ids` [B, 1, 1, S], `prefix_length`
@@ -67,7 +67,7 @@ class VisibilityRule:
     """Base of the rules that restrict the keys to which a query attends, by positions and by mask inputs.
 
     An attention layer takes a rule as `visibility`. With `a & b` a query attends to the keys that both rules allow,
-    with `a | b` to those that either allows. Positions count from the first key, also with a cache; the queries are at
+    with `a | b` to those that either allows. Positions count from the first key, even with a cache; the queries are at
     the end of the keys, or begin at `start_index`. Masks of the call restrict the keys further.
 
     A subclass overrides `sees` and, so that blocks of pairs can be skipped, `may_see`. `needs` names the mask inputs
@@ -97,17 +97,17 @@ class VisibilityRule:
 
     needs: tuple[str, ...] = ()
     replaces_causal = False
-    """Whether the rule decides about later keys itself, so that caches and `use_causal_mask` do not hide them.
+    """Whether the rule itself restricts later keys, so that caches and `use_causal_mask` do not mask them.
 
-    In `a | b` they still hide later keys that only the other part allows.
+    In `a | b` they still mask later keys that only the other rule allows.
     """
     span: int | None = None
-    """The most keys to which a query attends, if they are contiguous; tiles of queries × keys are no larger."""
+    """The largest number of keys to which a query attends, if they are contiguous; tiles are about as small."""
 
     reach: int | None = None
-    """How far before its own position a query attends at most: the number of keys that a rolling cache stores."""
+    """The largest distance back to which a query attends: the number of earlier keys that a rolling cache stores."""
     kept_first: int = 0
-    """How many of the first keys every query may attend to, in addition; a rolling cache never drops them."""
+    """The number of first keys to which every query may attend in addition; a rolling cache never drops them."""
     chooses = False
     """Whether the allowed keys depend on the scores, by `choose`."""
 
@@ -222,7 +222,7 @@ class Both(_Combination):
 
     @property
     def _bound(self):
-        """The reach and `kept_first` of the part that leaves fewer keys, since either part is a bound; or `None`."""
+        """The `reach` and `kept_first` of the rule that allows fewer keys, since either rule is a bound; or `None`."""
         bounds = [(rule.reach, rule.kept_first) for rule in (self.first, self.second) if rule.reach is not None]
         return None if self.chooses or not bounds else min(bounds, key=sum)  # blocks of choices begin at key 0
 
@@ -265,7 +265,7 @@ class Either(_Combination):
     def __init__(self, first, second):
         super().__init__(first, second)
         if self.first.chooses or self.second.chooses:
-            raise ValueError(f"A rule that chooses keys by their scores combines by `&` only. Received: {self!r}.")
+            raise ValueError(f"A rule that chooses keys by scores combines only by `&`. Received: {self!r}.")
 
     @property
     def reach(self):

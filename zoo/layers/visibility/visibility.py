@@ -31,14 +31,14 @@ class Visibility:
         causal: Whether a query attends only to the keys up to its own position.
         heads: Whether the scores have a head axis.
         rule: The layer's `VisibilityRule`, or `None`.
-        inputs: Mask inputs that the rule needs, by name, int32: [B, T] for each query, [B, S] for each key, [B] for
+        inputs: Mask inputs that the rule requires, by name, int32: [B, T] for each query, [B, S] for each key, [B] for
             each sequence.
-        sizes: B, also as `Lazy`, and N.
+        sizes: B, which may be `Lazy`, and N.
         rolled: Whether the keys have other positions than 0 … S − 1, as in a rolling cache.
-        aligned: Whether T = S and query t has the position of key t, as far as is known.
+        aligned: Whether it is known that T = S and that query t has the position of key t.
         has_keys: Whether there is at least one key, even if their number is unknown.
-        blocks: Number of blocks in a sequence, if they are stacked on the batch axis, each with a window of keys, from
-            whose start positions count; or `None`.
+        blocks: Number of blocks in a sequence, if blocks are stacked on the batch axis, each with a window of keys from
+            whose start its positions count; or `None`.
     """
 
     query_places: Any
@@ -80,7 +80,7 @@ class Visibility:
         return number_of(self.key_places)
 
     def computed(self):
-        """Returns the visibility with all positions computed, since a loop cannot share tensors computed in it."""
+        """Returns the visibility with all positions computed: tensors computed in a loop cannot be read outside it."""
         sizes = self.sizes if self.rule is None else (value_of(self.sizes[0]), self.sizes[1])
         return dataclasses.replace(self, query_places=self.query_positions, key_places=self.key_positions, sizes=sizes)
 
@@ -90,7 +90,7 @@ class Visibility:
         return not self.rolled and self.blocks is None
 
     def rolled_to(self, key_positions):
-        """Returns the visibility with the keys at other positions, int32 [S]; those of the queries stay."""
+        """Returns the visibility with the keys at other positions, int32 [S], and the queries at theirs."""
         return dataclasses.replace(self, key_places=key_positions, rolled=True, aligned=False)
 
     @functools.cached_property
@@ -156,7 +156,7 @@ class Visibility:
         """Returns the mask of the rule, boolean [B or 1, N or 1, T or 1, S or 1], or without the axis of heads.
 
         Args:
-            batch: Numbers of the sequences, [B].
+            batch: Indices of the sequences, [B].
             query_positions: [B or 1, T].
             key_positions: [B or 1, S].
             inputs: Mask inputs by name.
@@ -188,12 +188,12 @@ class Visibility:
     def query_vectors(self):
         """Returns the tensors with an element for each query, [T] or [B, T], by name."""
         vectors = {"query_positions": self.query_positions, "query_mask": self.query_mask}
-        return _present({**vectors, **{name: self.inputs.get(name) for name in QUERY_INPUTS}})
+        return _without_none({**vectors, **{name: self.inputs.get(name) for name in QUERY_INPUTS}})
 
     def key_vectors(self):
         """Returns the tensors with an element for each key, [S] or [B, S], by name."""
         vectors = {"key_positions": self.key_positions, "key_mask": self.key_mask}
-        return _present({**vectors, **{name: self.inputs.get(name) for name in KEY_INPUTS}})
+        return _without_none({**vectors, **{name: self.inputs.get(name) for name in KEY_INPUTS}})
 
     def of_vectors(self, vectors, pair_mask=None):
         """Returns the visibility of some queries and keys, from their parts of `query_vectors` and `key_vectors`."""
@@ -220,7 +220,7 @@ class Visibility:
         return ops.any(self.key_positions[(None,) * (2 + self.heads)] >= 0, axis=-1, keepdims=True)
 
     def rows_of(self, seen, dtype):
-        """Returns the result of `seen` broadcast to a row for each query, 1 and 0 in a dtype."""
+        """Returns the result of `seen` broadcast to a row for each query, as 1 and 0 of a dtype."""
         return ops.cast(seen, dtype) * ops.ones_like(self.query_positions[:, None], dtype=dtype)
 
 
@@ -245,8 +245,8 @@ def build_visibility(
     `None`, `mask_inputs` are those of the call, and `sizes` are B and N.
 
     Raises:
-        ValueError: For a floating point mask, a mask of the wrong rank or length, or if a mask input is missing that
-            the rule needs.
+        ValueError: For a floating point mask, a mask of the wrong rank or length, or if a mask input that the rule
+            requires is missing.
     """
     queries, keys = lengths
     query_places, inputs = LazyPositions(first_position, queries), {}
@@ -287,20 +287,20 @@ def _check_pair_mask(mask, lengths, heads):
     return mask
 
 
-def _present(tensors):
+def _without_none(tensors):
     return {name: tensor for name, tensor in tensors.items() if tensor is not None}
 
 
 def _check_inputs(rule, inputs, lengths, query_places):
-    """Returns the mask inputs that a rule needs, by name, int32, from those of the call, by name, or `None`.
+    """Returns the checked mask inputs of a call, int32, by name, with the default of `query_segment_ids`.
 
     Raises:
-        ValueError: If a mask input is missing, or not needed, or is no tensor of integers of its shape.
+        ValueError: If a mask input is missing or superfluous, or is not an integer tensor of the right shape.
     """
-    needs, inputs = () if rule is None else rule.needs, _present(inputs)
+    needs, inputs = () if rule is None else rule.needs, _without_none(inputs)
     for name in inputs:
         if name not in needs:
-            raise ValueError(f"`{name}` is for a layer whose `visibility` needs it. Received: visibility={rule!r}.")
+            raise ValueError(f"`{name}` requires a layer whose `visibility` uses it. Received: visibility={rule!r}.")
     shapes = {name: ("[B, T]", lengths[0]) for name in QUERY_INPUTS} | {
         name: ("[B, S]", lengths[1]) for name in KEY_INPUTS
     }
@@ -316,7 +316,7 @@ def _check_inputs(rule, inputs, lengths, query_places):
 
 
 def _at_positions(ids, positions, length):
-    """Returns the ids of keys [B, S] at the positions of queries [T], [B, T]; `_NO_SEGMENT` outside of the keys."""
+    """Returns the ids [B, T] of keys [B, S] at the positions of queries [T]; `_NO_SEGMENT` outside the keys."""
     ids = ops.pad(ids, [[0, 0], [0, 1]], constant_values=_NO_SEGMENT)
     inside = ops.logical_and(positions >= 0, positions < length)
     return ops.take(ids, ops.where(inside, positions, length), axis=1)

@@ -152,7 +152,7 @@ _register(
         2017,
         "https://arxiv.org/abs/1705.02364",
     ),
-    "Bidirectional GRU with max pooling. That of the paper has LSTM cells of 2048 units.",
+    "Bidirectional GRU with max pooling. The model of the paper has LSTM cells of 2048 units.",
     "birnn:BiRNNClassifier",
     BiRNNClassifierOptions,
     units=100,

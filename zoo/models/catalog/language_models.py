@@ -50,11 +50,11 @@ class CausalLMOptions(TransformerOptions, LanguageModelOptions):
     )
     full_attention_every: int = count(
         0,
-        "n: each n-th block attends to all positions in spite of `visibility`, as every second block of Gemma 2; 0: "
+        "n: every n-th block attends to all positions despite `visibility`, like every second block of Gemma 2; 0: "
         "none does.",
     )
     no_positions_every: int = count(
-        0, "n: each n-th block has no positions in its attention, as every fourth block of SmolLM3; 0: none does."
+        0, "n: every n-th block has no positions in its attention, like every fourth block of SmolLM3; 0: none."
     )
     window_wavelength: float = number(
         0.0,

@@ -35,7 +35,7 @@ class EncoderDecoderOptions(TransformerOptions, Seq2SeqOptions):
         ("auto", "all", "target", "none"),
         "Layers that share a matrix: source and target embeddings and output (all), for a shared vocabulary; target "
         "embeddings and output (target); none; or auto: all if the vocabularies have the same size, otherwise target, "
-        "and none with `concat_projection=false`, because the output then has another size than the embeddings.",
+        "and none with `concat_projection=false`, because the output then differs in size from the embeddings.",
     )
     embedding_norm: bool = flag(
         False, "Whether embeddings with their positions are normalised (layer norm), as in BART and mBART."

@@ -29,7 +29,7 @@ class CNNClassifier(ClassifierModel):
         self.convolutions = [self._convolution(width, f"convolution_{width}") for width in self.options.widths]
 
     def embedding_scale(self):
-        return self.embedding_dim, 0.144  # that of the uniform distribution in [−0.25, 0.25] of the paper
+        return self.embedding_dim, 0.144  # as in the paper: of the uniform distribution on [−0.25, 0.25]
 
     def _convolution(self, width, name):
         return keras.layers.Conv1D(
@@ -41,6 +41,6 @@ class CNNClassifier(ClassifierModel):
         return self.num_filters * len(self.convolutions)
 
     def encode(self, embedded, mask, training=None):
-        # Padding is zero, as outside a text without padding.
+        # Padding is zero, like the positions outside a text without padding.
         embedded = ops.where(mask[:, :, None], embedded, ops.zeros_like(embedded))
         return ops.concatenate([convolution(embedded) for convolution in self.convolutions], axis=-1)

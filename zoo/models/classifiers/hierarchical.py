@@ -1,4 +1,4 @@
-"""A hierarchical attention network: sentences of words, and a text of sentences."""
+"""A hierarchical attention network: words form sentences, and sentences form a text."""
 
 import keras
 from keras import ops
@@ -18,7 +18,7 @@ class HierarchicalClassifier(ClassifierModel):
     `α_it = softmax_t(v · tanh(W h_t + b))` within the sentence; `s_i = Σ_t α_it h_t`. Sentences likewise: `h_i` is a
     bidirectional GRU over s, `β_i = softmax_i(v' · tanh(W' h_i + b'))`, and the vector of the text is `Σ_i β_i h_i`.
 
-    A sentence ends with a token of `sentence_ends`, or the last of several in a row. These tokens are part of the
+    A sentence ends with a token of `sentence_ends`, or with the last of several in a row. These tokens are part of the
     configuration, so that a text has the same sentences wherever the model runs. Sentences are not truncated: all
     tokens after the `max_sentences`-th sentence belong to it.
 

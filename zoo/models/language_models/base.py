@@ -59,8 +59,8 @@ class LanguageModel(ZooModel):
         """Reads several tokens of each row at once.
 
         Args:
-            tokens: [B, T] without padding: of rows of different lengths, as many as the shortest one has. `decode_step`
-                reads the others.
+            tokens: [B, T] without padding: of rows of different lengths, as many tokens as the shortest one has;
+                `decode_step` reads the others.
             state: The state before them.
 
         Returns:
@@ -77,11 +77,7 @@ class LanguageModel(ZooModel):
         raise NotImplementedError
 
     def rewind(self, state, count):
-        """Returns the state before the last `count` tokens.
-
-        Raises:
-            ValueError: If the state does not contain that.
-        """
+        """Returns the state before the last `count` tokens; only if the model `can_rewind`."""
         raise NotImplementedError
 
     def decode_step(self, last, state):

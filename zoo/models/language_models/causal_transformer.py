@@ -21,8 +21,8 @@ EMBEDDING_STDDEV = 0.02
 class CausalLM(LanguageModel):
     """Transformer that predicts each token from the previous ones.
 
-    The last projection of each part of a block is initialised `√(2 · num_layers)` times smaller than usual, so that the
-    variance of their sum does not depend on the depth.
+    The last projection of each part of a block is initialised with values `√(2 · num_layers)` times smaller than usual,
+    so that the variance of the sum of all parts does not depend on the depth.
 
     `p = softmax(z)` with logits `z = W_oᵀ h + b_o`; W_o is the transposed table of tied embeddings, and b_o requires
     `output_bias`. With an `output_softcap` c the logits are `c · tanh(z / c)`, in float32 or wider. The inputs of the
@@ -77,7 +77,7 @@ class CausalLM(LanguageModel):
         self.built = True
 
     def _shrink_residuals(self):
-        """Divides the last projections of all parts by the square root of the number of parts."""
+        """Divides the last projection of each part of each block by the square root of the number of parts."""
         for block in self.blocks:
             for part in (block.attention, block.feed_forward):
                 if part.output_dense is not None:  # `None` in SSRUs and without W_o

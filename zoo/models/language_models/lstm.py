@@ -11,7 +11,7 @@ from zoo.models.shared.base import build_all
 from zoo.models.shared.embeddings import ReversibleEmbedding
 
 EMBEDDING_STDDEV = 0.15
-"""Initial standard deviation of the embeddings. That of Keras, 0.03, is too small beside states, and for logits."""
+"""Initial standard deviation of the embeddings. Keras' 0.03 is too small compared with states, and for logits."""
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")

@@ -6,12 +6,12 @@ from keras import ops
 from zoo.models.catalog.sentence_encoders import SentenceEncoderOptions
 from zoo.models.shared.text_encoder import TransformerTextEncoder
 
-_MIN_LENGTH = 1e-12
+_MIN_NORM = 1e-12
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class SentenceEncoder(TransformerTextEncoder):
-    """Transformer encoder with one vector for a text, see `TransformerTextEncoder`.
+    """Transformer encoder that computes one vector for a text, see `TransformerTextEncoder`.
 
     With `normalize`, `v = u / max(|u|, 10⁻¹²)`.
 
@@ -36,6 +36,6 @@ class SentenceEncoder(TransformerTextEncoder):
         vectors = self.summarize(inputs["tokens"], training=training)
         if not self.normalize:
             return vectors
-        exact = ops.cast(vectors, "float32")
-        lengths = ops.sqrt(ops.sum(ops.square(exact), axis=-1, keepdims=True))
-        return ops.cast(exact / ops.maximum(lengths, _MIN_LENGTH), vectors.dtype)
+        wide = ops.cast(vectors, "float32")
+        norms = ops.sqrt(ops.sum(ops.square(wide), axis=-1, keepdims=True))
+        return ops.cast(wide / ops.maximum(norms, _MIN_NORM), vectors.dtype)

@@ -73,15 +73,11 @@ class Seq2SeqModel(ZooModel):
         raise NotImplementedError
 
     def decode_steps(self, tokens, state, memory, readout=None):
-        """Reads several tokens of each row, [B, T]; returns logits [B, T, V] for those after each, and the state."""
+        """Returns the logits [B, T, V] after each of several tokens of each row, [B, T], and the new state."""
         raise NotImplementedError
 
     def rewind(self, state, count):
-        """Returns the state before the last `count` tokens.
-
-        Raises:
-            ValueError: If the state does not contain that.
-        """
+        """Returns the state before the last `count` tokens; only if the model `can_rewind`."""
         raise NotImplementedError
 
     def readout(self, tokens):
@@ -97,7 +93,7 @@ class Seq2SeqModel(ZooModel):
         return self.decode(inputs["target"], memory, training=training)[0]
 
     def represent(self, source):
-        """Returns the contextual vectors [B, S, D] of a source [B, S]; those of padding are arbitrary."""
+        """Returns the contextual vectors [B, S, D] of a source [B, S]; at padding they are arbitrary."""
         raise NotImplementedError
 
     def embed(self, source):

@@ -22,8 +22,8 @@ class ConvS2S(Seq2SeqModel):
     Decoder: likewise from the embeddings g of the target, with causal convolutions, and in each block attention with
     keys z and values z + e. Logits `W_o (W h + b) + b_o`. A block is a `GatedConvolutionBlock`.
 
-    The decoding state contains the last `width` inputs of each layer. The gradient of the encoder is divided by the
-    number of layers that attend to it; that of the source embeddings in the values is not.
+    The decoding state contains the last `width − 1` inputs of each layer of the decoder. The gradient of the encoder is
+    divided by the number of layers that attend to it; that of the source embeddings in the values is not.
 
     Unlike in the paper, weights are not normalised, and all layers have the same number of units.
 
@@ -151,7 +151,7 @@ class ConvS2S(Seq2SeqModel):
             )
             caches.append(cache)
             weights += scores
-        weights = [ops.stack(weights, axis=1)] if return_attention_scores else []  # the axis of T = 1 is that of heads
+        weights = [ops.stack(weights, axis=1)] if return_attention_scores else []  # T = 1 serves as the axis of heads
         logits = ops.squeeze(self._logits(hidden, readout=readout), 1)
         return logits, *weights, {"index": state["index"] + 1, "caches": caches}
 

@@ -21,8 +21,8 @@ class Luong(RecurrentSeq2SeqModel):
     h̄; `h̃_t = tanh(W_c [c_t; s_t])`, of the size of a state, or of an embedding if these are tied; logits `W_s h̃_t`.
     Both sides are stacks of layers; the initial states of the decoder are the final states of the encoder.
 
-    Dropout acts on embeddings, between the layers, on h̄ and on h̃ before the output layer. Between the decoder's layers
-    it drops the same units at all steps of a sentence, because the loop has no random operations.
+    Dropout is applied to embeddings, between the layers, to h̄ and to h̃ before the output layer. Between the decoder's
+    layers it drops the same units at all steps of a sentence, because the loop has no random operations.
 
     Call arguments and results: see `Seq2SeqModel`; attention has one layer and one head.
 
@@ -32,7 +32,7 @@ class Luong(RecurrentSeq2SeqModel):
     """
 
     options_class = LuongOptions
-    embedding_stddev = 0.3  # for logits of h̃, which is within ±1
+    embedding_stddev = 0.3  # since the logits are computed from h̃, which is within ±1
 
     def __init__(self, *arguments, **options):
         super().__init__(*arguments, **options)

@@ -8,7 +8,7 @@ from zoo.models.seq2seq.base import Seq2SeqModel
 from zoo.models.seq2seq.rnnsearch import RNNSearch
 from zoo.row_selection import repeat_rows
 
-# Probability of copying a token that is not in the source, with a finite logarithm.
+# Probability of copying a token that is not in the source, so that its logarithm is finite.
 MIN_PROBABILITY = 1e-30
 
 
@@ -17,12 +17,12 @@ class PointerGenerator(RNNSearch):
     """`RNNSearch` that can copy: its attention is also a distribution over the tokens of the source.
 
     `P(y) = p_gen · softmax(W t_i)_y + (1 − p_gen) · Σ_{j: x_j = y} α_ij`, with
-    `p_gen = σ(w · [s_{i−1}; c_i; E y_{i−1}] + b)`; everything else is as in `RNNSearch`, with `coverage` as an option.
+    `p_gen = σ(w · [s_{i−1}; c_i; E y_{i−1}] + b)`; the rest is as in `RNNSearch`, with `coverage` as an option.
     The logits are `log P(y)`, so that losses, searches and exports are those of other models.
 
     Both sides share a vocabulary. A name that is not in the target side of the training data can be copied piece by
     piece. The paper has an extended vocabulary for words outside the vocabulary; here they are the unknown token on
-    either side, because subwords and characters are rarely unknown.
+    both sides, because subwords and characters are rarely unknown.
 
     Call arguments and results: see `Seq2SeqModel`; attention has one layer and one head.
 

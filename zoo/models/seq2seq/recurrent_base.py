@@ -23,14 +23,14 @@ class RecurrentSeq2SeqModel(Seq2SeqModel):
     b), `tanh(W [s; h] + b)` (tanh_concat), `s · h` (dot), `s · h / √H` (scaled_dot), `sᵀ W h` (general), `cos(s, h)`
     (cosine), and `w_j · s` for position j (location). The initial state `s_0` depends on the encoder as defined by each
     model (encoder), is 0 (zero) or a learned vector for all sentences (learned), or is drawn from `N(0, 0.1²)`
-    (random): for each sentence in training, in inference from `start_seed`.
+    (random), for each sentence in training and from `start_seed` in inference.
 
     A subclass makes its encoder and decoder between `_make_start` and `_make_output`, and its `build` calls
     `_build_ends`. Its options are derived from `zoo.models.catalog.recurrent.RecurrentOptions`.
 
     Attributes:
-        embedding_stddev: Initial standard deviation of the embeddings. With that of Keras, 0.03, they are too small
-            beside states, and as an output matrix they give all tokens similar logits for hundreds of steps.
+        embedding_stddev: Initial standard deviation of the embeddings. With Keras' 0.03, they are too small beside the
+            states, and as an output matrix they give all tokens similar logits for hundreds of steps.
     """
 
     embedding_stddev = 0.1

@@ -58,7 +58,7 @@ class OneWayEncoder(SavesOptions):
         self.dropout_layer = Dropout(dropout, dtype=self.dtype_policy)
 
     def _recurrent_layer(self, name):
-        # In reverse, the masked steps of the padding are the first, and do not change the initial state of zeros.
+        # In reverse, the masked steps of the padding come first, and do not change the initial state of zeros.
         return LAYERS[self.cell_type](
             self.units,
             return_sequences=True,
@@ -121,7 +121,7 @@ class MaskedInputCell(SavesOptions):
         self.output_size = cell.output_size
 
     def build(self, input_shape):
-        if not self.cell.built:  # a reloaded cell is built
+        if not self.cell.built:  # a reloaded cell is built already
             self.cell.build(input_shape)
 
     def call(self, inputs, states, training=None):

@@ -20,7 +20,7 @@ class RNNEncoderDecoder(RecurrentSeq2SeqModel):
     Without a summary (Sutskever et al.), the initial states of the decoder are the final states of the encoder; logits
     `W s_t`.
 
-    Dropout, which the papers do not have, acts on embeddings, between layers, on c and before the output layer.
+    Dropout, which the papers do not have, is applied to embeddings, between layers, to c and before the output layer.
 
     Call arguments and results: see `Seq2SeqModel`; the model has no attention weights.
 

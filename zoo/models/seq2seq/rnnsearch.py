@@ -23,7 +23,7 @@ class RNNSearch(RecurrentSeq2SeqModel):
     `attend="between"`, `s'_i = GRU(E y_{i−1}, s_{i−1})`, `α_i = softmax(score(s'_i, h))`, `s_i = GRU(c_i, s'_i)`. Each
     of the `transitions` then updates `s_i ← GRU(s_i)`.
 
-    Dropout, which the paper does not have, acts on embeddings, annotations and readout.
+    Dropout, which the paper does not have, is applied to embeddings, annotations and readout.
 
     Call arguments and results: see `Seq2SeqModel`; attention has one layer and one head.
 
@@ -89,7 +89,7 @@ class RNNSearch(RecurrentSeq2SeqModel):
         return self.encode(source)["value"]
 
     def _annotate(self, embedded, mask, training):
-        """Returns the annotations, and the state of the encoder after the whole source."""
+        """Returns the annotations, and the state of the encoder after its last step."""
         if not self.bidirectional:
             annotations, states = self.encoder(embedded, mask=mask, return_state=True, training=training)
             return annotations, states[0]
@@ -132,7 +132,7 @@ class RNNSearch(RecurrentSeq2SeqModel):
         return self.cell.attends_in_order or self.attend == "between"
 
     def _alignment(self, recurrent, target, memory):
-        # The loop returns its states, from which one call computes all alignments.
+        # The outputs of the loop contain its states, from which one call computes all alignments.
         queries = recurrent[..., : self.units]
         if self.readout_state == "new":
             queries = ops.concatenate([memory["start"][0][:, None], queries[:, :-1]], axis=1)

@@ -115,7 +115,7 @@ class Transformer(Seq2SeqModel):
         return self._memory(source, self._run_encoder(source, training)[0])
 
     def _memory(self, source, hidden):
-        # Keys and values of the cross-attention, which are the same for all steps.
+        # The keys and values of cross-attention are the same at all steps.
         return {"mask": padding_mask(source), "layers": [block.project_memory(hidden) for block in self.decoder_blocks]}
 
     def represent(self, source):

@@ -108,20 +108,20 @@ class SelfAttentionOptions(AttentionOptions):
     attention_normalization: str = choice(
         "softmax",
         ATTENTION_NORMALIZATIONS,
-        "Normalisation of the scores in all attention layers: a softmax, also with a learned sink or with a sink of 0 "
-        "(off_by_one); sigmoid; or sparse, sparsemax and entmax15.",
+        "Normalisation of the scores in all attention layers: softmax; softmax with a learned sink (sink) or one of 0 "
+        "(off_by_one); sigmoid; or a sparse one, sparsemax or entmax15.",
     )
     self_attention: str = choice(
         "full",
         SELF_ATTENTIONS,
-        "Kind of self-attention: full, also with mixed heads (talking_heads), as a difference of softmaxes "
+        "Kind of self-attention: full; full with mixed heads (talking_heads), as a difference of softmaxes "
         "(differential) or with keys and values from one small vector (latent); local, a window around each position; "
         "block_local, the block of each position; at linear cost, with a feature map (linear) or random features "
         "(performer); or a convolution whose weights are learned (lightweight_conv) or predicted at each position "
         "(dynamic_conv).",
     )
     kernel_widths: str = text(
-        "3,7,15,31", "Width of the convolution of each block, separated by commas; the last is for all other blocks."
+        "3,7,15,31", "Width of the convolution of each block, separated by commas; all other blocks have the last."
     )
     latent_dim: int = count(
         0, "Size of the vectors of latent attention, C; 0: four times that of a head, as in the paper."
@@ -250,17 +250,17 @@ class VisibilityOptions(Options):
         f"{WITH_VISIBILITY[-1]}: all; window: those up to `window` away; dilated: every `dilation`-th, `window` on "
         "each side; global: a window and the first `global_tokens`, which attend to all (Longformer); block_sparse: "
         "those of the same block and the last `summary_tokens` of each block (Sparse Transformer); top_blocks: those "
-        "of the `num_blocks` blocks with the highest scores, the own block included (MoBA). With window or global, the "
+        "of the `num_blocks` blocks with the highest scores, including its own (MoBA). With window or global, the "
         "caches of language models and decoders contain only these positions; the first tokens are attention sinks.",
     )
     window: int = size(
         8, "Positions on each side in local attention and `visibility`; the size of a block in block_local attention."
     )
     dilation: int = size(2, "Step between the positions of dilated.")
-    global_tokens: int = size(1, "With global, number of first positions that attend to all and are attended by all.")
+    global_tokens: int = size(1, "With global, number of first positions that attend to all and to which all attend.")
     block_size: int = size(64, "Size of the blocks of block_sparse and top_blocks.")
-    summary_tokens: int = size(8, "With block_sparse, number of positions of each block that all attend to.")
-    num_blocks: int = size(4, "With top_blocks, number of blocks that a position attends to, its own included.")
+    summary_tokens: int = size(8, "With block_sparse, number of positions of each block to which all attend.")
+    num_blocks: int = size(4, "With top_blocks, number of blocks to which a position attends, including its own.")
 
     def check_visibility(self, kinds: dict[str, tuple[str, str]]) -> None:
         """Checks that visibilities suit the kinds of self-attention, and that no unused size is set.

@@ -21,7 +21,7 @@ class ZooModel(KeepsQuantization, keras.Model):
     Attributes:
         options: The checked options.
         input_names: Names of the inputs, in order.
-        predicted: Name of the input whose positions have an output each, or `None`. Losses and metrics of Keras ignore
+        predicted: Name of the input that has an output for each position, or `None`. Losses and metrics of Keras ignore
             the positions where it is padding.
     """
 
@@ -37,7 +37,7 @@ class ZooModel(KeepsQuantization, keras.Model):
     def __init__(self, *arguments, **options):
         required = self.options_class.required()
         if len(arguments) > len(required):
-            raise TypeError(f"{type(self).__name__} takes {required} by position. Received: {arguments}.")
+            raise TypeError(f"{type(self).__name__} takes only {required} by position. Received: {arguments}.")
         checked, keras_arguments = self.options_class.take(dict(zip(required, arguments, strict=False)) | options)
         super().__init__(**keras_arguments)
         self.options = checked

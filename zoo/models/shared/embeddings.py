@@ -1,4 +1,4 @@
-"""Embeddings whose matrix also computes the logits, and what decoding computes from them once."""
+"""Embeddings whose matrix also computes the logits, and tensors that decoding computes from weights once."""
 
 import contextlib
 from typing import Any, NamedTuple
@@ -144,7 +144,7 @@ def weights_of_steps(model):
 
     Tied tables are transposed for the logits (otherwise each product would transpose them, which for a few rows takes
     longer than the product), the query, key and value projections of self-attention are concatenated, and on TensorFlow
-    variables are read.
+    variables are read once.
     """
     with read_once(model.weights), computed_constants(layers_of_steps(model)), read_constants():
         yield

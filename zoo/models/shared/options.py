@@ -33,7 +33,7 @@ class Seq2SeqOptions(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class TextEncoderOptions(Options):
-    """Options of every model that computes one vector of a text."""
+    """Options of every model that computes one vector for a text."""
 
     vocab_size: int = size(MISSING, "Number of tokens.")
     pooling: str = choice(
@@ -44,7 +44,7 @@ class TextEncoderOptions(Options):
     )
     dropout: float = rate(0.0, "Rate of dropout on the vector of the text.")
     embedding_dropout: float = rate(0.0, "Rate of dropout on the embeddings alone, before any positions.")
-    word_dropout: float = rate(0.0, "Fraction of the words that the unknown token replaces in training.")
+    word_dropout: float = rate(0.0, "Fraction of the tokens that are replaced by the unknown token in training.")
     pooling_dropout: float = rate(
         0.0,
         "Fraction of the tokens that pooling ignores in training, so that the class does not depend on the vector of a "

@@ -8,7 +8,7 @@ from zoo.options import Options, choice, count, flag, number, rate, size
 
 CONCATENATED = ("concat", "learned_concat")
 INPUT_POSITIONS = ("sinusoidal", "fairseq_sinusoidal", "learned", *CONCATENATED, "integer", "integer_normalized")
-# Biases that depend on the distance; learned_t5 has learned positions at the embeddings, too.
+# Biases that depend on the distance; learned_t5 also has learned positions at the embeddings.
 T5_POSITIONS = ("t5", "learned_t5")
 SCORE_POSITIONS = ("alibi", "relative", *T5_POSITIONS)
 ROTARY_POSITIONS = ("rotary", "xpos")
@@ -58,8 +58,8 @@ class PositionOptions(EmbeddingOptions):
         "sinusoidal",
         POSITIONS,
         "Kind of positions. At the embeddings: sinusoidal (fairseq_sinusoidal as in fairseq) or learned, which are "
-        "added; concat (sinusoids) or learned_concat, which are concatenated; and for study integer, which adds the "
-        "position p to every feature, or integer_normalized, p / (max_length - 1). In self-attention: rotary, xpos "
+        "added; concat (sinusoids) or learned_concat, which are concatenated; and for teaching integer, which adds "
+        "the position p to every feature, or integer_normalized, p / (max_length - 1). In self-attention: rotary, xpos "
         "(in an encoder the same as rotary), alibi (in an encoder with twice the slope on one side), relative (Shaw) "
         "or t5. In both: learned_t5, as in MPNet. With none, an encoder ignores the order of its inputs.",
     )
@@ -82,9 +82,9 @@ class PositionOptions(EmbeddingOptions):
         "How the rotations of rotary and xpos are slowed down for texts longer than those of training, see "
         "`RotaryPositions`.",
     )
-    rope_factor: float = number(1.0, "s, the factor by which texts have become longer.", minimum=1)
+    rope_factor: float = number(1.0, "s, the factor by which texts are longer than in training.", minimum=1)
     rope_original_length: int = count(
-        0, "Length of texts before this extension, for yarn and llama3; 0: `max_length` divided by s."
+        0, "Length of texts in the original training, for yarn and llama3; 0: `max_length` divided by s."
     )
     relative_stddev: float = number(
         0.0,

@@ -17,7 +17,7 @@ class EndlessPositions(layers.LearnedPositions):
     """Learned positions for inputs of any length: all positions after the last row of the table use that row.
 
     A text may be longer than the table of a model. A served graph has dynamic lengths and cannot raise an error, so the
-    model behaves in the same way everywhere.
+    model never raises one.
     """
 
     def encode(self, inputs, start_index=0):

@@ -8,9 +8,9 @@ from zoo.layers.scores import get_score
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class EndlessLocationScore(layers.LocationScore):
-    """Location score for texts of any length: keys after its last row get attention only if all others are masked.
+    """Location score for texts of any length: keys after its last row have attention only if all others are masked.
 
-    A served graph has dynamic lengths and cannot raise an error, so the model behaves in the same way everywhere.
+    A served graph has dynamic lengths and cannot raise an error, so the model never raises one.
     """
 
     def check_length(self, length):

@@ -1,4 +1,4 @@
-"""Bases of the models that compute one vector of a text: classifiers and sentence encoders."""
+"""Bases of the models that compute one vector for a text: classifiers and sentence encoders."""
 
 import keras
 from keras import ops
@@ -11,7 +11,7 @@ from zoo.vocabulary import END
 
 
 class TextEncoder(ZooModel):
-    """Base of the models that compute one vector of a text: `pool(encode(E tokens))`.
+    """Base of the models that compute one vector for a text: `pool(encode(E tokens))`.
 
     A model computes a vector for each token, contextual unless the architecture has no context, and pools them. Ids are
     int32, padded with 0 at the end; every text has at least one token (its end token). A subclass overrides `encode`
@@ -97,7 +97,7 @@ class TransformerTextEncoder(TextEncoder):
     """Base of the models that pool the vectors of a Transformer encoder.
 
     The inputs of the first block are `√D · E + P`, or `E + P` without `scale_embeddings`, or concatenated, `[E; P]`.
-    With `num_segments` a vector for the segment is added, and with `embedding_norm` the sum is normalised. With a
+    With `num_segments` a vector of the segment is added, and with `embedding_norm` the sum is normalised. With a
     `projection_dim` the result of pooling, x, is projected, `g(W x + b)`.
     """
 

@@ -1,4 +1,4 @@
-"""Makes the layers of a Transformer from its options, for the models of all tasks."""
+"""The layers of a Transformer, made from its options, for the models of all tasks."""
 
 import math
 
@@ -123,7 +123,7 @@ class TransformerLayers:
         return model_score(self.options.score, self.dtype)
 
     def _head_arguments(self, name, positions):
-        """Returns the arguments of all attention with heads of queries and keys."""
+        """Returns the arguments that all attention layers with heads of queries and keys share."""
         return {
             "num_heads": self.options.num_heads,
             "key_dim": self.options.head_dim,
@@ -224,7 +224,7 @@ class TransformerLayers:
         return make(options.num_heads, width, padding, dropout=options.attention_dropout, **arguments)
 
     def _differential(self, arguments, block):
-        """Returns differential attention, both parts of whose heads have together the size of other heads."""
+        """Returns differential attention; the two parts of a head together have the size of another head."""
         size = self.options.head_dim
         sizes = {"key_dim": max(size // 2, 1), "value_dim": arguments["value_dim"] or size}
         initial_lambda = 0.8 - 0.6 * math.exp(-0.3 * block)  # section 2.1 of the paper
@@ -294,7 +294,7 @@ def run_encoder_blocks(blocks, hidden, norm, return_attention_scores=False, **ar
 
 
 def decoding_cache(attention, batch_size, max_length):
-    """Returns an empty cache for the self-attention of a decoder; for a window, only for the positions in the window.
+    """Returns an empty cache for the self-attention of a decoder, which for a window contains only its positions.
 
     Args:
         attention: The layer.

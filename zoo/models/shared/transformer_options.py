@@ -61,12 +61,12 @@ class Stack(NamedTuple):
         num_layers: Number of blocks.
         self_attention: Kind of self-attention.
         visibility: Its visibility.
-        full_attention_every: n: each n-th block ignores `visibility`; 0: none does.
+        full_attention_every: n: every n-th block ignores `visibility`; 0: none does.
         parallel_residual: See `TransformerEncoderBlock`.
         sandwich_norm: See `TransformerEncoderBlock`.
         res_post_norm: See `TransformerEncoderBlock`.
         qk_norm_across_heads: Whether `qk_norm` normalises all heads of a position together.
-        no_positions_every: n: each n-th block has no positions in its attention; 0: none does.
+        no_positions_every: n: every n-th block has no positions in its attention; 0: none.
         window_wavelength: w of rotary positions in blocks with a `visibility`; 0: `max_wavelength`.
     """
 
