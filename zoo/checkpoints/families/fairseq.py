@@ -156,7 +156,7 @@ def exported(
     biases = [] if model.output_layer is None else [np.asarray(model.output_layer.bias)]
     order = original.with_start([np.asarray(model.target_embedding.embeddings), *biases])
     if order != original and target_name(target) not in ("", NAMES[SPECIAL["eos"]]):
-        raise InputError(f"{family} starts translations with a language code, but training gave this start token another row.")
+        raise InputError(f"{family} starts translations with a language code, which training has changed.")
     pad, start, end = (order.original_ids[i] for i in (PAD, START, END))
     forced = [order.original_ids[i] for i in target.forced]
     shared = {"is_encoder_decoder": True, "bos_token_id": 0, "tie_word_embeddings": True}
