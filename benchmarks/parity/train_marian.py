@@ -165,12 +165,12 @@ def _write_tokenizer(text: Path, output: Path, vocab_size: int) -> None:
     )
     processor = sentencepiece.SentencePieceProcessor(model_file=str(output / TOKENIZER))
     pieces = [processor.id_to_piece(index) for index in range(vocab_size) if not processor.is_control(index)]
-    token_ids = ["</s>", "<unk>", *(piece for piece in pieces if piece != "<unk>"), "<pad>"]
+    tokens = ["</s>", "<unk>", *(piece for piece in pieces if piece != "<unk>"), "<pad>"]
     for name in ("source", "target"):
         (output / f"{name}.spm").write_bytes((output / TOKENIZER).read_bytes())
     for name in (TOKENIZER, "marian.vocab"):
         (output / name).unlink()
-    _write_json(output / "vocab.json", {token: index for index, token in enumerate(token_ids)})
+    _write_json(output / "vocab.json", {token: index for index, token in enumerate(tokens)})
     _write_json(output / "tokenizer_config.json", {"source_lang": SIDES[0], "target_lang": SIDES[1]})
 
 

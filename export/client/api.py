@@ -100,7 +100,7 @@ class Client:
         timeout: Seconds to wait for the response to one request, including retries; at most 1e8, which is three years.
         retries: How often a request is repeated if the server is unavailable, 0 to 4, with exponential backoff.
         tls: How to encrypt the connection; `None` means no encryption.
-        waiting: Called with a line of text each time that a request waits for a model that is loading.
+        waiting: Called with a line of text each time a request waits for a model that is loading.
 
     Raises:
         InputError: `server` is not an address, `timeout` or `retries` is out of range, or a PEM file cannot be read.
@@ -218,7 +218,7 @@ class Client:
 
         Args:
             prompts: The texts to continue.
-            temperature: `None` means the default decoding; a number samples, more uniformly the larger it is.
+            temperature: `None` means the default decoding; otherwise, samples are more uniform the larger it is.
             top_p: Sample from the smallest set of most probable tokens with this total probability, in (0, 1].
             seed: Seed of the samples, an integer of 32 bits; only used with `temperature`.
 
@@ -228,12 +228,12 @@ class Client:
         """
         if temperature is None:
             return self.translate(prompts)
-        # Checked before sending, because an invalid request can make others fail that share its batch on the server.
+        # Checked here, because on the server an invalid request can make others in its batch fail.
         options = GenerationOptions(temperature=temperature, top_p=top_p)
         numbers = {"temperature": np.float32(options.temperature), "top_p": np.float32(options.top_p)}
         seed, requests = SEED.checked("seed", seed), list(batches(prompts))
         try:
-            return _texts(self.stream(_draws(requests, seed, numbers), SAMPLE_SIGNATURE, ["text"]))
+            return _texts(self.stream(_sampling_requests(requests, seed, numbers), SAMPLE_SIGNATURE, ["text"]))
         except RequestRefused as error:
             # Exports of the first version take one seed for all texts of a request.
             if error.code != grpc.StatusCode.INVALID_ARGUMENT or not self._is_scalar(SAMPLE_SIGNATURE, "seed"):
@@ -293,7 +293,7 @@ def batches(texts: Iterable[_Text], size: int = BATCH_SIZE) -> Iterator[dict[str
         yield {"text": batch}
 
 
-def _draws(
+def _sampling_requests(
     requests: Iterable[Mapping[str, Any]], seed: int, numbers: Mapping[str, np.float32]
 ) -> Iterator[dict[str, Any]]:
     """Yields sampling requests, with a seed and the numbers for each text."""

@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         for outputs in client.stream(_recorded(requests, sent), flags.signature):
             batch = sent.pop(0)
             lines = list(_lines(outputs, flags, len(batch)))
-            if flags.heatmap:  # before the output is printed, so that no error follows it
+            if flags.heatmap:  # before the output is printed, so that an error prevents it
                 _draw(batch, outputs, paths, flags)
             for line in lines:
                 print(line)
@@ -136,7 +136,7 @@ def _heatmap_paths(path: Path, count: int) -> list[Path]:
 
 def _lines(outputs: Outputs, flags: Namespace, count: int) -> Iterator[str]:
     """Yields a line for each of the `count` texts: the output text if there is one, otherwise JSON."""
-    if flags.heatmap and "text" not in outputs:  # The attention is in the picture already.
+    if flags.heatmap and "text" not in outputs:  # The picture shows the attention.
         outputs = {name: values for name, values in outputs.items() if name != "attention"}
     plain = flags.signature in (DEFAULT_SIGNATURE, ATTENTION_SIGNATURE) and "text" in outputs
     if flags.json or not plain:

@@ -1,4 +1,4 @@
-"""Selects the attention weights that a request asks for."""
+"""Selects the attention weights that a request specifies."""
 
 from typing import Any
 

@@ -84,7 +84,7 @@ class _Task:
     def wait(self) -> list[np.ndarray]:
         try:
             return self.outputs.result(self.context.remaining())
-        except TimeoutError:  # The worker will notice, too, and skip the task.
+        except TimeoutError:  # The worker skips the task for the same reason.
             raise deadline_exceeded() from None
 
 

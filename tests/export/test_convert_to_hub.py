@@ -204,7 +204,7 @@ def check_own_start(run):
 def check_start_of_a_language(run):
     """Checks that a code that begins answers must be that of a text."""
     set_start_apart(run.model.target_embedding)
-    with pytest.raises(InputError, match="mBART.*code of a language"):
+    with pytest.raises(InputError, match="mBART.*language code"):
         exported(run)
 
 

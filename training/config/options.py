@@ -106,7 +106,7 @@ class TrainingConfig(Options):
     batch_tokens: int = size(4096, "Largest number of tokens in a batch, padding included, counted on the longer side.")
     accumulate_steps: int = size(
         1,
-        "Batches per step. A step is equal to that of a single batch of all their tokens, with that many times the "
+        "Batches per step. A step equals that of a single batch of all their tokens, with that many times "
         "`batch_tokens`, but takes the memory of one batch.",
     )
     remat: bool = flag(
@@ -124,11 +124,11 @@ class TrainingConfig(Options):
     schedule: str = choice(
         "constant",
         ("constant", "inverse_sqrt", "cosine"),
-        '`"constant"` rises linearly for `warmup_steps` and stays; `"inverse_sqrt"` then falls with 1/√step; '
+        '`"constant"` rises linearly for `warmup_steps`, then stays; `"inverse_sqrt"` falls with 1/√step after that; '
         '`"cosine"` falls along half a cosine to `final_rate` at the last step.',
     )
     warmup_steps: int = count(500, "Steps until the peak.")
-    final_rate: float = rate(0.0, 'Share of the peak that `"cosine"` ends at, in [0, 1).')
+    final_rate: float = rate(0.0, 'Share of the peak rate at which `"cosine"` ends, in [0, 1).')
     cooldown: float = rate(
         0.0, "Share of the steps, the last ones, over which the rate falls linearly to zero, in [0, 1)."
     )
@@ -157,7 +157,7 @@ class TrainingConfig(Options):
         "long.",
     )
     consistency_weight: float = number(
-        3.0, "Weight α of the consistency loss; the papers have 3 for SimCut and 1 to 5 for R-Drop.", minimum=0
+        3.0, "Weight α of the consistency loss; the papers use 3 for SimCut and 1 to 5 for R-Drop.", minimum=0
     )
     cutoff: float = rate(0.05, "Share of the embeddings that SimCut cuts off.")
     guided_alignment: float = number(
@@ -182,23 +182,23 @@ class TrainingConfig(Options):
     precision: str = choice(
         "auto",
         ("auto", "float32", "mixed_bfloat16", "mixed_float16"),
-        '`"auto"` computes in bfloat16 on GPUs and TPUs, else in float32. On a processor with instructions for '
-        "bfloat16, longer trainings first measure forward passes and take bfloat16 if it is faster; the measurement is "
-        "cached in Keras' folder. A resumed run keeps the choice.",
+        '`"auto"` computes in bfloat16 on GPUs and TPUs, else in float32. On a CPU with bfloat16 instructions, '
+        "longer runs first time forward passes and use bfloat16 if it is faster; the measurement is cached in Keras' "
+        "folder. A resumed run keeps the choice.",
     )
     jit: str = choice("auto", ("auto", "on", "off"), 'Whether XLA compiles the step; `"auto"` for JAX only.')
     devices: int = count(
-        0, "Local devices that each batch is spread over; 0 for all GPUs of the machine, or the processor."
+        0, "Number of local devices that share each batch; 0 for all GPUs of the machine, or the CPU if there are none."
     )
     mesh: str = text(
         "",
         "On JAX, how devices share the work: `data=4` spreads each batch over 4 devices that have all weights; "
         "`fsdp=4` also spreads weights and the optimizer's state over them; `model=2`, with either, splits each "
-        "layer over 2. The product must be the number of devices of all processes. If empty, `data` of all of them.",
+        "layer over 2. The product must be the number of devices of all processes. If empty, all of them are `data`.",
     )
     cores: int = count(
         0,
-        "Parts of each batch that cores of the processor compute in parallel, under TensorFlow without a GPU; 0 for "
+        "Parts of each batch that cores of the CPU compute in parallel, on TensorFlow without a GPU; 0 for "
         "the number of cores, with at least 512 tokens per part. 1 leaves the cores to TensorFlow.",
     )
     init_from: str = text(

@@ -50,7 +50,7 @@ class TrainingRequest:
         model = {key: value for key, value in self.file["model"].items() if key not in ("name", *spec.required)}
         from_file = dict(self.file["data"])
         if texts["data"].get("tokenizer") not in (None, from_file.get("tokenizer")):
-            from_file.pop("tokenizer_sha256", None)  # that of another file
+            from_file.pop("tokenizer_sha256", None)  # of another file
         data = {key: value for key, value in {**from_file, **texts["data"]}.items() if key not in _DERIVED}
         data.pop("spec", None)
         training = {**self.file["training"], **texts["training"]}
@@ -100,8 +100,8 @@ def resolve(
 ) -> RunConfig:
     """Returns the configuration of a new run: defaults, then the recipe, then the file, then the settings.
 
-    A run that begins from another one (`training.init_from`) has the model options of that run instead of the
-    recipe's, and its tokenizers. `model.name` and `data.spec` of the file are ignored.
+    A run that starts from another one (`training.init_from`) uses its tokenizers, and its model options instead of the
+    recipe's. `model.name` and `data.spec` of the file are ignored.
 
     Raises:
         InputError: For an unknown name, a wrong value, or incompatible settings.
@@ -116,7 +116,7 @@ def resolve(
         inherited = inherited_settings(initial, spec)
         check_inherited(initial, inherited, requested)
         chosen |= inherited
-    fixed = _fixed(data, requested)
+    fixed = _settings_of_shards(data, requested)
     from_data = dict.fromkeys([*spec.required, *_MODEL_OPTIONS_FROM_DATA.get(spec.task, ())])
     config = RunConfig(
         spec,
@@ -136,7 +136,7 @@ def check_vacant(workdir: WorkDir) -> None:
         )
 
 
-def _fixed(data: str, requested: Settings) -> dict[str, Any]:
+def _settings_of_shards(data: str, requested: Settings) -> dict[str, Any]:
     """Returns the settings that token shards were made with; raises InputError if others are requested."""
     fixed = fixed_settings(data)
     for key, value in fixed.items():
@@ -166,7 +166,7 @@ def resolve_run(workdir: WorkDir, request: TrainingRequest, resuming: bool) -> T
         config = resolve(str(model), str(data), request.settings, request.file)
         check_vacant(workdir)
         opened = config.open_data()
-        if not config.training.init_from and opened.shards is None:  # those have their tokenizers already
+        if not config.training.init_from and opened.shards is None:  # these would provide the tokenizers
             config = dataclasses.replace(config, data=with_files(config.data, opened.task))
         return TrainingRun(config, opened)
     saved = RunConfig.of_workdir(workdir)

@@ -17,9 +17,9 @@ Spans = list[range]
 
 
 def read_alignments(path: Path, pairs: Pairs) -> list[Links]:
-    """Reads the links of words of each pair, a line such as `0-0 1-2` each: source word 1 is linked to target word 2.
+    """Reads the links between the words of each pair, from lines such as `0-0 1-2`, SOURCE-TARGET.
 
-    Words are separated by spaces and counted from 0; a blank line is a pair without links.
+    Words are separated by spaces and counted from 0; a blank line is for a pair without links.
 
     Raises:
         InputError: With file and line: the number of lines differs from the number of pairs, a link is malformed, or
@@ -49,8 +49,8 @@ def _links(line: str, texts: tuple[str, str], where: str) -> Links:
 def word_spans(tokenizer: Tokenizer, texts: Sequence[str], rows: Sequence[Sequence[int]]) -> list[Spans | None]:
     """Returns the span of tokens of each word, for each text; `None` where words and tokens do not match.
 
-    A word has the tokens that it is encoded to by itself, or with a space before it. Tokens of spaces alone belong
-    to no word, and an unknown token that covers several words belongs to all of them.
+    The tokens of a word are its encoding, alone or with a space before it. Tokens of only spaces belong to no word, and
+    an unknown token that covers several words belongs to all of them.
 
     Args:
         tokenizer: The tokenizer.

@@ -1,4 +1,4 @@
-"""Makes batches of similar numbers of tokens, from rows in flat arrays. NumPy only."""
+"""Makes batches with similar numbers of tokens, from rows in flat arrays, with NumPy only."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ Batch = tuple[dict[str, Array], Array, Array]
 AnyRows = Rows | Sequence[Sequence[int]]
 """Rows of ids, as flat arrays or as lists."""
 
-# Approximate number of tokens of a side that are read at once if rows are in many parts.
+# Approximate number of tokens of a side to read at once if rows are in many parts.
 _TOKENS_READ = 1 << 18
 
 
@@ -28,8 +28,8 @@ _TOKENS_READ = 1 << 18
 class Share:
     """The rows of every batch that one process makes: all of them, unless there are several processes.
 
-    The rows of a batch are spread over `parts` devices or cores. To make their number a multiple of `parts`, the last
-    row is repeated with weight 0. A process makes the parts from `first` up to `end`.
+    The rows of a batch are divided between `parts` devices or cores. To make their number a multiple of `parts`, the
+    last row is repeated with weight 0. A process makes the parts from `first` up to `end`.
 
     Example:
         >>> Share(parts=4, first=2, end=4).rows(5).tolist()  # of the rows 0 1 2 3 4 4 4 4
@@ -47,13 +47,13 @@ class Share:
 
     def rows(self, count: int) -> Array:
         """Returns the indices of the process's rows in a batch of `count` rows; repeated rows have the last index."""
-        return np.minimum(self._own(count), count - 1)
+        return np.minimum(self._own_rows(count), count - 1)
 
     def real(self, count: int) -> Array:
         """Returns a mask of the rows that are not repetitions, [own rows]."""
-        return self._own(count) < count
+        return self._own_rows(count) < count
 
-    def _own(self, count: int) -> Array:
+    def _own_rows(self, count: int) -> Array:
         rows_of_part = -(-count // self.parts)
         return np.arange(self.first * rows_of_part, (self.end or self.parts) * rows_of_part)
 
@@ -61,8 +61,8 @@ class Share:
 class Batches(keras.utils.PyDataset):
     """Rounds of batches for `fit`: `(inputs, outputs, weights)`.
 
-    The batch of a step depends on the seed and the number of the step alone, so that a resumed run has the same batches
-    as an uninterrupted one.
+    The batch of a step depends only on the seed and the number of the step, so a resumed run has the same batches as an
+    uninterrupted one.
 
     Args:
         steps: Batches in a round; `None` for one pass over the data in each round.
@@ -71,8 +71,8 @@ class Batches(keras.utils.PyDataset):
     Attributes:
         round: Number of the current round, to be set before each.
         skip: Batches of the current round to skip, after a run was stopped within it.
-        tokens: Number of real tokens in the batch of each requested step. (Another thread makes batches ahead of
-            time.)
+        tokens: Number of real tokens in the batch of each requested step. (Another thread prepares batches in
+            advance.)
         structure: The axes of a batch, a letter each.
     """
 
@@ -104,7 +104,7 @@ class Batches(keras.utils.PyDataset):
         return batch
 
 
-class _Read(NamedTuple):
+class _LoadedRows(NamedTuple):
     """The rows of the batches of some steps, in memory."""
 
     block: int
@@ -113,7 +113,7 @@ class _Read(NamedTuple):
 
 
 class PlannedBatches(Batches):
-    """Batches of examples of about equal length, each epoch in another order.
+    """Batches of examples of about equal length; each epoch has another order.
 
     Args:
         sides: The rows of each side of the examples.
@@ -149,7 +149,7 @@ class PlannedBatches(Batches):
         else:
             self.order = Strata(corpus, batch_tokens, seed, static_shapes, sides[0].limit)
         self._steps_read = max(1, _TOKENS_READ // batch_tokens)
-        self._read: _Read | None = None
+        self._read: _LoadedRows | None = None
 
     def make(self, sides: Sequence[Rows], places: Array, examples: Array, widths: Array, rows: Array) -> Batch:
         """Returns some rows of a batch.
@@ -168,14 +168,14 @@ class PlannedBatches(Batches):
 
     def batch_of(self, step: int) -> tuple[Batch, int]:
         examples = self.order.examples_of(step)
-        sides, places = self._drawn(step, *self._rows_of(step, examples))
+        sides, places = self._resampled(step, *self._rows_of(step, examples))
         lengths = np.stack([rows.lengths(places) for rows in sides], axis=1)
         (widths,) = padded(lengths.max(axis=0, keepdims=True), self.static_shapes)
         num_rows = len(examples)
         if self.static_shapes:
             num_rows = max(num_rows, self.batch_tokens // int(widths.max()))
         inputs, outputs, weights = self.make(sides, places, examples, widths, self.share.rows(num_rows))
-        return (inputs, outputs, _of_real(weights, self.share, num_rows)), int(lengths[:, -1].sum())
+        return (inputs, outputs, _zero_repeated(weights, self.share, num_rows)), int(lengths[:, -1].sum())
 
     def _rows_of(self, step: int, examples: Array) -> tuple[Sequence[Rows], Array]:
         """Returns rows of each side that contain those of a step, and the indices of its examples in them.
@@ -190,10 +190,11 @@ class PlannedBatches(Batches):
         if read is None or read.block != block:
             batches = [self.order.examples_of(step - offset + number) for number in range(self._steps_read)]
             firsts = np.cumsum([0, *map(len, batches)])
-            read = self._read = _Read(block, firsts, [rows.select(np.concatenate(batches)) for rows in self.sides])
+            sides = [rows.select(np.concatenate(batches)) for rows in self.sides]
+            read = self._read = _LoadedRows(block, firsts, sides)
         return read.sides, read.firsts[offset] + np.arange(len(examples))
 
-    def _drawn(self, step: int, sides: Sequence[Rows], places: Array) -> tuple[Sequence[Rows], Array]:
+    def _resampled(self, step: int, sides: Sequence[Rows], places: Array) -> tuple[Sequence[Rows], Array]:
         """Returns the sides with segmentations drawn for a step, and the indices of its examples in them."""
         if self.samplers is None:
             return sides, places
@@ -211,14 +212,14 @@ def _as_rows(rows: AnyRows) -> Rows:
     return rows if isinstance(rows, Rows) else Rows.of(rows)
 
 
-def _of_real(weights: Array, share: Share, num_rows: int) -> Array:
+def _zero_repeated(weights: Array, share: Share, num_rows: int) -> Array:
     """Returns weights [rows, ...] with 0 in the repeated rows of a share."""
     real = share.real(num_rows).astype(weights.dtype)
     counted: Array = weights * real.reshape(-1, *[1] * (weights.ndim - 1))
     return counted
 
 
-def _own(examples: Array, rows: Array) -> Array:
+def _own_examples(examples: Array, rows: Array) -> Array:
     """Returns the examples in some rows of a batch, without padding rows."""
     chosen: Array = examples[rows[rows < len(examples)]]
     return chosen
@@ -253,12 +254,12 @@ class PairBatches(PlannedBatches):
             self.structure = ({"source": "bs", "target": "bt", "alignment": "bts"}, "bt", "bt")
 
     def make(self, sides: Sequence[Rows], places: Array, examples: Array, widths: Array, rows: Array) -> Batch:
-        own = _own(places, rows)
+        own = _own_examples(places, rows)
         source = sides[0].gather(own, widths[0], len(rows))
         target, outputs, weights = _next_tokens(sides[1], own, widths[1], len(rows))
         inputs = {"source": source, "target": target}
         if self.links is not None:
-            links = [self.links[example] for example in _own(examples, rows)]
+            links = [self.links[example] for example in _own_examples(examples, rows)]
             inputs["alignment"] = self._alignment(links, (*outputs.shape, source.shape[1]))
         return inputs, outputs, weights
 
@@ -287,7 +288,7 @@ class LabelledBatches(PlannedBatches):
         self.classes = np.asarray(classes, np.int32)
 
     def make(self, sides: Sequence[Rows], places: Array, examples: Array, widths: Array, rows: Array) -> Batch:
-        # Models do not accept a text without tokens, so that the last text is repeated instead of padding.
+        # Models do not accept texts without tokens, so the last text is repeated instead of padding rows.
         chosen = np.minimum(rows, len(examples) - 1)
         weights = (rows < len(examples)).astype(np.float32)
         return {"tokens": sides[0].gather(places[chosen], widths[0])}, self.classes[examples[chosen]], weights
@@ -307,15 +308,15 @@ class DocumentBatches(PlannedBatches):
         super().__init__([_as_rows(rows)], **plan)
 
     def make(self, sides: Sequence[Rows], places: Array, examples: Array, widths: Array, rows: Array) -> Batch:
-        tokens, outputs, weights = _next_tokens(sides[0], _own(places, rows), widths[0], len(rows))
+        tokens, outputs, weights = _next_tokens(sides[0], _own_examples(places, rows), widths[0], len(rows))
         return {"tokens": tokens}, outputs, weights
 
 
 class WindowBatches(Batches):
     """Windows of a continuous text: `({"tokens"}, next tokens, weights)`; each begins with the start token.
 
-    In training they begin anywhere. In one pass over the data they are consecutive and overlap by one token, which
-    has weight 0 in the second one. So every token counts once, and all but the first have some context.
+    In training they begin at random positions. In one pass over the data they are consecutive and overlap by one token,
+    which has weight 0 in the second window. So every token counts once, and all but the first have some context.
 
     Args:
         stream: Ids of the text, or of its consecutive parts.
@@ -352,16 +353,16 @@ class WindowBatches(Batches):
         else:
             first = step % len(self) * self.rows
             places = np.arange(first, min(first + self.rows, self._num_windows())) * self.length
-        token_ids, num_rows = self._count(places), len(places)
+        num_tokens, num_rows = self._count(places), len(places)
         places = places[self.share.rows(num_rows)]
         positions = places[:, None] + np.arange(self.length + 1)
         inside = positions < self.size
         outputs = np.where(inside, self.stream.take(np.minimum(positions, self.size - 1)), PAD).astype(np.int32)
         tokens = np.concatenate([np.full((len(places), 1), START, np.int32), outputs[:, :-1]], axis=1)
-        weights = _of_real(inside.astype(np.float32), self.share, num_rows)
+        weights = _zero_repeated(inside.astype(np.float32), self.share, num_rows)
         if not self.steps:
             weights[places > 0, 0] = 0.0
-        return ({"tokens": tokens}, outputs, weights), token_ids
+        return ({"tokens": tokens}, outputs, weights), num_tokens
 
     def _count(self, starts: Array) -> int:
         """Returns the number of tokens with weight 1 in windows at some positions."""

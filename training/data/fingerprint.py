@@ -40,7 +40,7 @@ def save_fingerprint(workdir: WorkDir, data: Dataset[Any]) -> None:
 
 
 def check_unchanged(workdir: WorkDir, data: Dataset[Any], accept: bool) -> None:
-    """Raises InputError if the data of a run changed since it was begun.
+    """Raises InputError if the data of a run have changed since it was begun.
 
     The fingerprint is written if it is missing, in runs of earlier versions.
 
@@ -50,12 +50,12 @@ def check_unchanged(workdir: WorkDir, data: Dataset[Any], accept: bool) -> None:
         accept: Whether to accept changes; the fingerprint is then replaced by that of the new data.
 
     Raises:
-        InputError: If the data changed, with the difference, or the fingerprint is damaged.
+        InputError: If the data have changed, or the fingerprint is damaged; the message contains the difference.
     """
     if workdir.data.is_file() and not accept:
         if changes := _differences(_read(workdir), fingerprint(data)):
             raise InputError(
-                f"The data {data.spec} changed since the run in {workdir.path} was begun: {'; '.join(changes)}. "
+                f"The data {data.spec} have changed since the run in {workdir.path} was begun: {'; '.join(changes)}. "
                 "Restore them, or resume with the changed data: --set data.changed=accept"
             )
     else:

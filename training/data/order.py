@@ -1,4 +1,4 @@
-"""Assigns examples to the batches of steps: two orders, both functions of seed and step alone."""
+"""Assigns examples to the batch of each step: two orders, both functions of only the seed and the step."""
 
 import abc
 import functools
@@ -22,8 +22,8 @@ _STEPS_TOGETHER = 64
 def padded(lengths: Array, static_shapes: bool) -> Array:
     """Returns the lengths that examples are padded to, [N, sides], for lengths of that shape.
 
-    With `static_shapes`, all sides are padded to one of few sizes: 8, 16, 24, 32, 48, 64 … A backend that compiles each
-    shape takes half a minute for one, so that a few more tokens of padding cost less.
+    With `static_shapes`, all sides are padded to one of few sizes: 8, 16, 24, 32, 48, 64 … If a backend
+    compiles each shape, that takes half a minute per shape, longer than computing a few more tokens of padding.
     """
     if not static_shapes:
         return lengths
@@ -77,9 +77,9 @@ class Order(abc.ABC):
 
 
 class SortedWindows(Order):
-    """Each epoch in another order, in windows that are sorted by length; see `batch_plan`.
+    """Each epoch has another order, in windows that are sorted by length; see `batch_plan`.
 
-    A whole epoch is planned at a time, for corpora in memory.
+    A whole epoch is planned at once, for corpora in memory.
 
     Args:
         lengths: See `batch_plan`.
@@ -118,11 +118,11 @@ class ByLength(NamedTuple):
 
 
 class Strata(Order):
-    """Each epoch in another order, in which every batch is computed independently: for corpora of any size.
+    """Each epoch has another order, in which every batch is computed independently: for corpora of any size.
 
     The examples in the order of their lengths are divided into strata once. A stratum ends where it has enough
-    examples for eight batches, and never between examples of the same lengths. Each epoch draws which examples of a
-    stratum form a batch, and the order of the batches of all strata. Both are instances of `Permutation`, so that no
+    examples for eight batches, and never between examples of the same lengths. Each epoch draws the examples of each
+    batch from its stratum, and the order of the batches of all strata. Both are instances of `Permutation`, so that no
     index is kept in memory, and the batch of step 1,000,000 is computed as fast as the first.
 
     An epoch has the same number of batches for every seed, and contains each example once.
@@ -144,7 +144,7 @@ class Strata(Order):
         most_rows = np.maximum(batch_tokens // padded(longest[:, None], static_shapes)[:, 0], 1)
         ends = np.cumsum(corpus.counts.astype(np.int64))
         starts, batches, first = [0], [], 0
-        # Lengths grow along the order, so that the last example of a stratum is its longest.
+        # The order is by increasing length, so the last example of a stratum is its longest.
         for end, rows in zip(ends, most_rows, strict=True):
             if end - first >= _BATCHES_OF_A_STRATUM * rows or end == ends[-1]:
                 starts.append(int(end))

@@ -114,13 +114,13 @@ class Checkpoints(keras.callbacks.Callback):
     def close(self) -> None:
         """Closes the log, also of a run that stopped early."""
         if self.tensorboard is not None:
-            # Each round was flushed, or its error has ended the run.
+            # Each round was flushed, or the error of doing so ended the run.
             with contextlib.suppress(OSError):
                 self.tensorboard.close()
 
 
 class Averages(keras.callbacks.Callback):
-    """Swaps the weights with their moving averages during validation."""
+    """Exchanges the weights for their moving averages during validation."""
 
     def on_test_begin(self, logs: Logs = None) -> None:
         self._swap()
@@ -137,9 +137,9 @@ class Averages(keras.callbacks.Callback):
 
 
 class Stop(keras.callbacks.Callback):
-    """Ends all processes of a training after the same step when one receives a signal, with a checkpoint of that step.
+    """Ends all processes of a run after the same step when one receives a signal, with a checkpoint of that step.
 
-    A single process holds signals only after its first step, since it may compile for long before, with nothing to
+    A single process holds signals only after its first step: until then it may compile for long, and has nothing to
     save. Unlike those of whole rounds, this checkpoint contains the metrics of the unfinished round, so that a resumed
     run repeats nothing.
 
@@ -202,7 +202,7 @@ class Stop(keras.callbacks.Callback):
     def _restore_metrics(self) -> None:
         """Adds the saved sums of an unfinished round to its metrics, once these have their variables.
 
-        On JAX they have them from the start, and can only be changed then; on TensorFlow after the first step.
+        On JAX, they have them from the start and can only be changed then; on TensorFlow, only after the first step.
         """
         variables = self.model.metrics_variables
         if self.state.counted and len(variables) == len(self.state.counted):

@@ -15,7 +15,7 @@ from zoo.workdir import WorkDir
 class RunStopped(Exception):
     """A run ended before its last step. The message contains the cause and how to resume the run.
 
-    `status` is the exit status of the command. If not raised `everywhere`, in all processes, this one must report it.
+    `status` is the exit status of the command. Unless all processes raise it, `everywhere`, this one must report it.
     """
 
     def __init__(self, message: str, status: int, everywhere: bool = False):
@@ -39,14 +39,14 @@ class LossLost(Exception):
 
 
 def _out_of_memory(error: BaseException) -> bool:
-    """Returns whether an error of TensorFlow, JAX, PyTorch, NumPy or Python is that memory ran out."""
+    """Returns whether an error of TensorFlow, JAX, PyTorch, NumPy or Python means that memory is exhausted."""
     if isinstance(error, MemoryError) or type(error).__name__ in ("ResourceExhaustedError", "OutOfMemoryError"):
         return True
     return "RESOURCE_EXHAUSTED" in str(error)
 
 
 def _not_compiled(error: BaseException) -> bool:
-    """Returns whether an error of TensorFlow is that XLA cannot compile a step."""
+    """Returns whether an error of TensorFlow means that XLA cannot compile a step."""
     return type(error).__name__ in ("InvalidArgumentError", "UnimplementedError") and "XLA" in str(error)
 
 
@@ -59,26 +59,26 @@ def _explanation(error: BaseException) -> tuple[str, str, int] | None:
         return NAMES[signal.Signals(number)], "", exit_status(number)
     if isinstance(error, LossLost):
         return str(error), "learning_rate", 1
-    if reason := disk_full(error):  # before memory, since TensorFlow raises the same error for both
+    if reason := disk_full(error):  # checked before memory, since TensorFlow raises the same error for both
         return reason, "", 1
     if _out_of_memory(error):
         return "out of memory", "batch_tokens", 1
     return None
 
 
-def _resume(workdir: WorkDir) -> str:
+def _resume_command(workdir: WorkDir) -> str:
     """Returns the command that resumes a run, quoted for a shell."""
     return f"python -m training.train --workdir {shlex.quote(str(workdir.path))} --resume"
 
 
-def _without_xla(workdir: WorkDir) -> str:
+def _xla_message(workdir: WorkDir) -> str:
     name = workdir.read_config()["model"]["name"]
     reason = f"XLA cannot compile {name} with these options for batches of any length"
-    return f"{reason}. Resume without it: {_resume(workdir)} --set training.jit=off"
+    return f"{reason}. Resume without it: {_resume_command(workdir)} --set training.jit=off"
 
 
 def missing_process(workdir: WorkDir, reason: str) -> str:
-    """Returns the message for a missing process of a training, with the command that resumes it."""
+    """Returns the message for a missing process of a run, with the command that resumes it."""
     return _message(workdir, reason, "") + (", in every process" if workdir.config.is_file() else "")
 
 
@@ -87,13 +87,13 @@ def _message(workdir: WorkDir, reason: str, lower: str) -> str:
         return f"{reason}; nothing was trained yet."
     checkpoints = list_checkpoints(workdir.checkpoints)
     last = f"the last good checkpoint is {checkpoints[-1]}" if checkpoints else "there is no checkpoint yet"
-    command = _resume(workdir)
+    command = _resume_command(workdir)
     if not lower:
         return f"{reason}; {last}. Resume with: {command}"
     settings = workdir.read_config()["training"]
     advice = f"lower training.{lower}, now {settings[lower]}"
     if lower == "batch_tokens" and not checkpoints:  # later the number of batches per step is fixed
-        advice += f", and raise training.accumulate_steps, now {settings['accumulate_steps']}, as much"
+        advice += f", and raise training.accumulate_steps, now {settings['accumulate_steps']}, by the same factor"
     return f"{reason}; {last}. To resume, {advice}: {command} --set training.{lower}=…"
 
 
@@ -103,7 +103,7 @@ def explained(workdir: WorkDir) -> Iterator[None]:
 
     Raises:
         InputError: If XLA cannot compile the model.
-        RunStopped: If the run was interrupted or terminated, its loss is not finite, or memory or disk are full.
+        RunStopped: If the run was interrupted or terminated, its loss is not finite, or memory or disk is exhausted.
     """
     try:
         yield
@@ -111,7 +111,7 @@ def explained(workdir: WorkDir) -> Iterator[None]:
         if isinstance(error, InputError) and not received_signal():
             raise
         if _not_compiled(error) and not received_signal():
-            raise InputError(_without_xla(workdir)) from error
+            raise InputError(_xla_message(workdir)) from error
         explanation = _explanation(error)
         if explanation is None:
             raise

@@ -12,19 +12,19 @@ from training.hardware.startup import keep_freed_memory
 from zoo.runtime.signals import raise_if_received
 
 AHEAD = 3
-"""Number of batches that another thread makes ahead of time."""
+"""Number of batches that another thread prepares in advance."""
 
 
 class Feed(keras.callbacks.Callback):
     """Feeds batches to `fit` or `evaluate`: pass `dataset` as their data, and the feed itself as a callback.
 
     On TensorFlow, Keras would put the batches into a `tf.data.Dataset` of a Python generator. Its threads need the
-    interpreter, and an ending interpreter waits for its threads, so that the process may never exit. Here the dataset
-    takes tensors from a queue without Python, and before each step the callback waits until the batch is queued. So
-    errors in making a batch are raised unchanged, and no thread is left waiting when the loop ends.
+    interpreter, and the interpreter waits for its threads when it exits, so the process might never exit. Here the
+    dataset takes tensors from a queue without Python, and before each step the callback waits until the batch is
+    queued. So errors in preparing a batch are raised unchanged, and no thread still waits when the loop ends.
 
-    Keras would also derive the shapes from the first two batches, and fix sizes that are equal by chance; the dataset
-    declares that all sizes vary.
+    Keras would also derive the shapes from the first two batches, and fix sizes that are equal in both by chance; here,
+    the dataset declares that all sizes vary.
 
     Attributes:
         batches: The batches.
@@ -39,8 +39,8 @@ class Feed(keras.callbacks.Callback):
         if keras.backend.backend() == "tensorflow":
             self._queue = _Queue(batches)
             self.dataset = self._queue.dataset
-            self._maker = ThreadPoolExecutor(1)
-        self._coming: deque[Future[None]] = deque()
+            self._executor = ThreadPoolExecutor(1)
+        self._pending: deque[Future[None]] = deque()
 
     def begin(self, round: int) -> None:
         """Begins a round."""
@@ -48,16 +48,16 @@ class Feed(keras.callbacks.Callback):
         if self._queue is not None:
             keep_freed_memory()  # must come after TensorFlow's own settings
             self._queue.set_open(True)
-            self._left = iter(range(len(self.batches)))
+            self._remaining = iter(range(len(self.batches)))
             for _ in range(AHEAD):
                 self._make_next(self._queue)
 
     def advance(self) -> None:
         """Waits until the batch of the next step is queued."""
-        raise_if_received()  # a signal that was swallowed, such as while TensorFlow traces
+        raise_if_received()  # a signal whose exception was suppressed, such as while TensorFlow traces
         if self._queue is not None:
             self._make_next(self._queue)
-            self._coming.popleft().result()
+            self._pending.popleft().result()
 
     def end(self) -> None:
         """Ends a round."""
@@ -65,8 +65,8 @@ class Feed(keras.callbacks.Callback):
             self._queue.set_open(False)
 
     def _make_next(self, queue: "_Queue") -> None:
-        if (index := next(self._left, None)) is not None:
-            self._coming.append(self._maker.submit(lambda: queue.append(self.batches[index])))
+        if (index := next(self._remaining, None)) is not None:
+            self._pending.append(self._executor.submit(lambda: queue.append(self.batches[index])))
 
 
 class TrainingFeed(Feed):
@@ -98,7 +98,7 @@ class ValidationFeed(Feed):
 class _Queue:
     """A queue of batches, with a TensorFlow dataset of one round that takes them.
 
-    With several devices, Keras takes a batch before each round, to build layers that are not built. While the queue is
+    With several devices, Keras takes a batch before each round, to build layers. While the queue is
     not open, the dataset therefore yields batches of zeros.
     """
 

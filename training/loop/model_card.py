@@ -1,4 +1,4 @@
-"""Writes the model card: a description of a work directory for a reader who does not know it."""
+"""Writes the model card: a description of a work directory for readers who do not know it."""
 
 import functools
 import importlib.metadata
@@ -26,7 +26,7 @@ from zoo.workdir import WorkDir
 _USES = {
     "seq2seq": "turning text into text as the data do",
     "classifier": "sorting texts like those of the data into their classes",
-    "language_model": "continuing text like that of the data, and computing how probable such text is",
+    "language_model": "continuing text like that of the data, and computing its probability",
 }
 
 _EVALUATION = "\n\n## Evaluation\n\n"
@@ -163,7 +163,7 @@ def _measured(metrics: Mapping[str, Any]) -> list[str]:
 
 
 def _note(workdir: WorkDir, title: str, key: str, values: list[str]) -> None:
-    """Writes a line into a section of the model card, replacing the one with the same key."""
+    """Writes a line to a section of the model card, replacing the one with the same key."""
     card = workdir.model_card.read_text(encoding="utf-8") if workdir.model_card.is_file() else ""
     before, _, rest = card.partition(title)
     section, other, after = rest.partition("\n\n## ")
@@ -179,7 +179,7 @@ def _training(settings: TrainingConfig, model: keras.Model, state: RunState) -> 
     weights = "the moving averages of the weights" if settings.ema else "the weights"
     return (
         f"{state.rounds * settings.eval_every:,} steps of at most {batch} tokens in {state.seconds / 60:.1f} minutes; "
-        f"{model.dtype_policy.name}. The saved model has the mean of {weights} over the last "
+        f"{model.dtype_policy.name}. The saved model contains the mean of {weights} over the last "
         f"{settings.average_checkpoints} checkpoints, or those of the best checkpoint if its validation is better. The "
         "complete configuration is `config.json`."
     )
@@ -191,7 +191,7 @@ def _class_weights(run: PreparedRun) -> str:
         return ""
     weights = zip(run.config.data.classes or (), run.class_weights, strict=True)
     listed = ", ".join(f"{name} {weight:.4g}" for name, weight in weights)
-    return f" The loss of training, not that of validation, was weighted by class: {listed}."
+    return f" The training loss, but not the validation loss, was weighted by class: {listed}."
 
 
 def _changes(config: RunConfig) -> str:
@@ -229,7 +229,7 @@ def _settings(run: PreparedRun) -> list[str]:
         # The data never choose a file.
         or (key == "tokenizer" and tokenizer_files(value))
     ]
-    # Settings chosen by the data depend on the settings so far; those that would differ are added.
+    # Settings derived from the data depend on the settings so far; those that would differ are added.
     while True:
         completed = complete(resolve_again(settings), run.task, run.data, run.tokenizers).to_dict()
         missing = [f"{section}.{key}={value}" for section, key, value in _differences(run.config, completed)]

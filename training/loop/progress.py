@@ -43,7 +43,7 @@ def announce(text: str) -> None:
 
 @contextlib.contextmanager
 def taking_long(doing: str) -> Iterator[None]:
-    """Announces the work of the block if it takes more than two seconds, so that bad data show their error alone."""
+    """Announces the work of the block if it takes more than two seconds; errors before that are printed alone."""
     timer = threading.Timer(SECONDS_UNNOTICED, announce, [doing])
     timer.daemon = True
     timer.start()
@@ -76,8 +76,8 @@ def _fitting(parts: Sequence[str], columns: int) -> str:
 class Progress(keras.callbacks.Callback):
     """Reports loss, tokens per second and the remaining time; a loss that is not finite ends the run.
 
-    It shows a bar on a terminal, and otherwise writes a line every half a minute; in both cases a line for each round.
-    The loss of a batch is read after the next batch has begun, since an accelerator would be idle meanwhile.
+    It shows a bar on a terminal and otherwise writes a line every half minute; in both cases, it writes a line for each
+    round. The loss of a batch is read after the next batch has started, so that an accelerator is never idle.
 
     Args:
         total_steps: Steps in the whole run.
@@ -210,7 +210,7 @@ class Progress(keras.callbacks.Callback):
 
     @property
     def symbols_per_second(self) -> float:
-        """Real tokens per second of this round, the wait for data included."""
+        """Real tokens per second in this round, including the time to wait for data."""
         return self.tokens / max(self.seconds, 1e-9)
 
     @property
@@ -220,7 +220,7 @@ class Progress(keras.callbacks.Callback):
         return float(keras.ops.convert_to_numpy(self.schedule(self.done)))
 
     def _pace(self) -> list[str]:
-        """Returns the remaining time and the rate, as soon as batches were measured, and the learning rate."""
+        """Returns the remaining time and the tokens per second, once batches were measured, and the learning rate."""
         parts = [f"learning rate {self.learning_rate:.2e}"]
         if self.tokens:
             rate = self.symbols_per_second

@@ -14,7 +14,7 @@ class RunState:
 
     rounds: int = 0
     best: float = math.inf  # lowest validation cross-entropy so far
-    best_round: int = 0  # the round that had it, from 1
+    best_round: int = 0  # its round, from 1
     seconds: float = 0.0  # training time so far
     validated_on: str = ""  # a hash of the validation data that `best` belongs to
     batches: int = 0  # batches of the unfinished round, if there is one
@@ -30,7 +30,7 @@ class RunState:
         self.validated_on = data
 
     def has_stalled(self, patience: int) -> bool:
-        """Returns whether `patience` rounds have passed without a better validation; a patience of 0 never ends."""
+        """Returns whether `patience` rounds have passed without a better validation; false for a patience of 0."""
         return bool(patience) and self.rounds - self.best_round >= patience
 
 
@@ -62,6 +62,6 @@ def cut_log(workdir: WorkDir, last_step: int) -> None:
 
 
 def final_metrics(workdir: WorkDir) -> dict[str, Any] | None:
-    """Returns the metrics of a finished run, the last line of its log; `None` for another run."""
+    """Returns the metrics of a finished run, the last line of its log; `None` for an unfinished one."""
     records = read_log(workdir)
     return records[-1] if workdir.model.exists() and records and records[-1].get("final") else None

@@ -1,4 +1,4 @@
-"""The training loop: trains a resolved run into a work directory by Keras' `fit`."""
+"""The training loop: trains a resolved run by Keras' `fit`, and writes it to a work directory."""
 
 import dataclasses
 import math
@@ -47,19 +47,19 @@ def train(
     processes: Processes = ALONE,
     callbacks: Sequence[keras.callbacks.Callback] = (),
 ) -> dict[str, Any]:
-    """Trains a model into a work directory and returns the validation metrics of the saved model.
+    """Trains a model, writes it to a work directory and returns the validation metrics of the saved model.
 
     Args:
         workdir: The work directory.
         run: The run to train.
         profile: Whether some batches are traced for TensorBoard's profiler.
         processes: The processes of the training, which all call this; only the chief writes, logs and runs callbacks.
-        callbacks: Callbacks of the user, which observe.
+        callbacks: Callbacks of the user, which only observe.
 
     Raises:
-        InputError: For bad data, a directory that contains another run or that another process is training into, or a
+        InputError: For bad data, a directory that contains another run or that another training process is using, or a
             process that differs from the others.
-        RunStopped: If the run was interrupted, its loss is not finite, or memory or disk are full.
+        RunStopped: If the run was interrupted, its loss is not finite, or memory or disk is exhausted.
     """
     with only_chief_writes(workdir, processes) as workdir:
         run = _equal_run(run, processes)

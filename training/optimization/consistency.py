@@ -1,4 +1,4 @@
-"""Consistency regularisation: the outputs of a model should not depend on dropout, or on single words."""
+"""Consistency regularisation: the outputs of a model should not depend on dropout, or on single tokens."""
 
 import contextlib
 import functools
@@ -22,14 +22,14 @@ def regularise(model: keras.Model, settings: TrainingConfig) -> None:
     With CE the loss of the run, α the weight, p = f(x, y) and means over the real tokens:
 
         rdrop:   ½ (CE(p₁) + CE(p₂) + α · ½ (KL(p₁ ‖ p₂) + KL(p₂ ‖ p₁))), with two draws of dropout
-        simcut:  CE(p) + α · KL(p ‖ p_cut), where the embeddings of a share of the words on each side are zero
+        simcut:  CE(p) + α · KL(p ‖ p_cut), where the embeddings of a share of the tokens on each side are zero
 
-    R-Drop's is half of the paper's sum, so that the same learning rates suit it. The gradient flows through both
+    R-Drop's loss is half of the paper's sum, so that the same learning rates suit it. The gradient flows through both
     passes. R-Drop computes them in one pass, in which each row has a copy with its own dropout, as in the paper;
     `repeat_rows` makes the copies.
 
     Raises:
-        InputError: If the model has no dropout, which makes the passes differ and seeds the choice of words.
+        InputError: If the model has no dropout, whose generator also draws the tokens of SimCut.
 
     Reference:
         Liang et al. 2021, "R-Drop: Regularized Dropout for Neural Networks", section 2, equations 2 to 4,

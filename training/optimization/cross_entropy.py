@@ -61,7 +61,7 @@ def log_normalizer(logits: Any, probabilities: Any) -> Any:
 
 
 def _chosen(rows: Any, tokens: Any, size: int) -> Any:
-    """Returns z_symbol [N] of logits [N, V]."""
+    """Returns the logit z of each token, [N], from logits [N, V]."""
     if keras.distribution.distribution() is not None:
         # A lookup would gather logits that are sharded over devices.
         return ops.sum(ops.where(ops.equal(ops.arange(size, dtype="int32"), tokens[:, None]), rows, 0.0), axis=-1)

@@ -46,7 +46,7 @@ class _WeightedBatches(keras.optimizers.Optimizer):
     def finalize_variable_values(self, var_list: Any) -> None:
         """Does nothing; Keras would replace the weights by their moving averages at the end of `fit`.
 
-        Training may continue from the weights, such as after the rest of a round; averages are read from checkpoints.
+        Training may continue from the weights, such as after an unfinished round; averages are read from checkpoints.
         """
 
     def _clip_gradients(self, grads: Sequence[Any]) -> Any:
@@ -82,8 +82,8 @@ class Adam(_WeightedBatches, keras.optimizers.Adam):
 
     On TensorFlow the gradient of an embedding is a list of rows, one for each position in the batch. Keras squares and
     clips these rows, so that the second moment of a frequent token and the global norm are too small. With several
-    devices, it clips the part of each. Besides, this takes one operation per weight instead of Keras' 26, which take a
-    third of the time until the first step. On other backends this is Keras' Adam.
+    devices, it clips the gradient of each separately. This Adam also takes one operation per variable instead of Keras'
+    26, which take a third of the time until the first step. On other backends this is Keras' Adam.
 
     Args:
         num_devices: Devices that a batch is spread over.

@@ -13,7 +13,7 @@ _KEYS = {
     "gradient_checkpointing output_attentions output_hidden_states pretraining_tp return_dict torch_dtype torchscript "
     "use_bfloat16 use_cache use_return_dict",
     "initial values of weights, which the checkpoint has": "init_std initializer_factor initializer_range",
-    "acts in training alone": "attention_dropout classif_dropout classifier_dropout decoder_layerdrop embd_pdrop "
+    "affects only training": "attention_dropout classif_dropout classifier_dropout decoder_layerdrop embd_pdrop "
     "encoder_layerdrop hidden_dropout",
     "how texts are decoded, which is an option of each command here": "bad_words_ids diversity_penalty do_sample "
     "early_stopping encoder_no_repeat_ngram_size exponential_decay_length_penalty forced_eos_token_id length_penalty "
@@ -57,8 +57,8 @@ def check_every_key(
         ignored: Keys that the user ignores.
 
     Raises:
-        InputError: For a key that the family does not read and that is not known to have no influence; or if a key to
-            ignore does not exist.
+        InputError: For a key that the family does not read and that may influence the outputs; or if a key to ignore
+            does not exist.
     """
     config, read = checkpoint.config, checkpoint.read_options
     for key in ignored:
@@ -70,7 +70,7 @@ def check_every_key(
         supported = ONLY.get(key, ())
         if value in supported:
             continue
-        expected = f"must be {' or '.join(map(repr, supported))}" if supported else "is not known to have no influence"
+        expected = f"must be {' or '.join(map(repr, supported))}" if supported else "may influence the outputs"
         raise InputError(
             f"{checkpoint.config_file}: {key} {expected}; this family does not read it. Received: {key}={value!r}. "
             f"If you do not need its effect, import with --ignore {key}."
@@ -103,14 +103,14 @@ _NEUTRAL = (None, False, 0, 1, 1.0)
 
 
 def search_of(written: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the search of `transformers` with this `generation_config.json`, as decoding options of ours."""
+    """Returns the default search of `transformers` for this `generation_config.json`, as decoding options of ours."""
     stops = {True: "huggingface_early", "never": "huggingface_never"}
     search = {
         "rules": stops.get(written.get("early_stopping") or False, "huggingface"),
         "beam_size": written.get("num_beams") or 1,
         "length_penalty": written.get("length_penalty"),
         "no_repeat_ngram": written.get("no_repeat_ngram_size"),
-        "max_length": (written.get("max_length") or 1) - 1,  # there it includes the start token
+        "max_length": (written.get("max_length") or 1) - 1,  # in `transformers`, it includes the start token
         "force_end": written.get("forced_eos_token_id") is not None,
     }
     return {name: value for name, value in search.items() if value}

@@ -24,14 +24,14 @@ class Checkpoint:
     Attributes:
         path: The folder.
         config: The content of `config.json`.
-        defaults: Values of options that `config.json` lacks, which a family sets; they win over those of `option`.
+        defaults: Values of options that `config.json` lacks, set by a family; they override the defaults of `option`.
         revision: The commit of the checkpoint; empty if it is unknown.
         files: The files of the weights.
         read_options: Keys of the configuration that have been read.
         left_out: Tensors that our model does not need, and why, by the prefix of their names.
         search: The default search of its own software as decoding options of ours, if the family reads it.
         not_followed: Keys of `generation_config.json` that change what is decoded and have no option here.
-        languages: The languages to import a translator of many languages for, by side; see `language`.
+        languages: The languages, by side, for which a multilingual translator is imported; see `language`.
 
     Args:
         path: The folder.
@@ -44,7 +44,7 @@ class Checkpoint:
     def __init__(self, path: Path, revision: str = ""):
         self.path = path
         if not path.is_dir():
-            raise InputError(f"{path} is no folder. A checkpoint is a folder with config.json and its weights.")
+            raise InputError(f"{path} is not a folder. A checkpoint is a folder with config.json and its weights.")
         self.config: dict[str, Any] = self._configuration()
         self.defaults: Mapping[str, Any] = {}
         self.revision: str = revision or self.config.get("_commit_hash") or ""
@@ -100,7 +100,7 @@ class Checkpoint:
             tensors = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
         except Exception as error:  # pickles fail in many ways
             reason = str(error).partition("\n")[0]
-            raise InputError(f"{path} is damaged, or is refused since it holds more than tensors: {reason}") from None
+            raise InputError(f"{path} is damaged, or is refused because it is not only tensors: {reason}") from None
         for name, tensor in tensors.items():
             self._tensors[name] = path, tuple(tensor.shape), functools.partial(_to_numpy, tensor)
 
@@ -150,13 +150,13 @@ class Checkpoint:
         return value
 
     def ends(self, default: int | None = None) -> list[int]:
-        """Returns the ids of the end tokens in their order, of `generation_config.json` if it has some.
+        """Returns the ids of the end tokens in their order, from `generation_config.json` if it has any.
 
         Args:
             default: The end token where neither file has one.
 
         Raises:
-            InputError: If they are no ids.
+            InputError: If they are not ids.
         """
         file, value = self.config_file, self.option("eos_token_id", default)
         if (written := self._generation_value("eos_token_id")) is not None:
@@ -171,12 +171,12 @@ class Checkpoint:
         return self.json(_GENERATION).get(name) if (self.path / _GENERATION).is_file() else None
 
     def language(self, side: str) -> str | None:
-        """Returns the language that the user wants for a side, `"source"` or `"target"`, or `None`."""
+        """Returns the language that the user requests for a side, `"source"` or `"target"`, or `None`."""
         self.has_languages = True
         return self.languages.get(side)
 
     def generation(self, name: str) -> Any:
-        """Returns a value of `generation_config.json`, or without that file of `config.json`."""
+        """Returns a value of `generation_config.json`, or of `config.json` if there is no such file."""
         value = self.option(name)
         return self._generation_value(name) if (self.path / _GENERATION).is_file() else value
 
@@ -216,7 +216,7 @@ class Checkpoint:
         """Returns whether embeddings and output projection are one matrix, `tie_word_embeddings`.
 
         Raises:
-            InputError: If they are tied but the file has both and they differ: programs differ in which one they take.
+            InputError: If they are tied but the file has both and they differ: libraries differ in which one they use.
         """
         tied = bool(self.option("tie_word_embeddings", default))
         if tied and self.has(logits) and self.has(embeddings):
@@ -225,8 +225,8 @@ class Checkpoint:
                 self.read(logits, shape), self.read(embeddings, shape)
             ):
                 raise InputError(
-                    f"{self.config_file}: tie_word_embeddings is true, but {logits} differs from {embeddings}. Leave "
-                    "one of the two out."
+                    f"{self.config_file}: tie_word_embeddings is true, but {logits} differs from {embeddings}. "
+                    "Remove one of the two."
                 )
         return tied
 
@@ -265,7 +265,7 @@ class Checkpoint:
         return read()
 
     def ignore(self, *names: str) -> None:
-        """Marks tensors as used that hold nothing learned, such as masks, or that repeat another tensor."""
+        """Marks tensors as used that contain nothing learned, such as masks, or that repeat another tensor."""
         self._used |= set(names)
 
     def leave_out(self, prefix: str, why: str) -> None:

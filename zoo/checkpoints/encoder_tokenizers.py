@@ -1,4 +1,4 @@
-"""The tokenizers of RoBERTa, XLM-RoBERTa and BART, which put `<s>` and `</s>` around texts."""
+"""The tokenizers of RoBERTa, XLM-RoBERTa and BART, which add `<s>` before and `</s>` after texts."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -33,7 +33,7 @@ _SHIFT = 1
 """Difference between the ids of fairseq, which has padding before the pieces, and those of SentencePiece."""
 _SPECIAL = (1, 0, 2, 3)
 """The ids of padding, start, end and unknown in fairseq."""
-_OF_SENTENCEPIECE = {"unk": 0, "bos": 1, "eos": 2}
+_SENTENCEPIECE_IDS = {"unk": 0, "bos": 1, "eos": 2}
 
 
 def roberta_tokenizer(checkpoint: Checkpoint, size: int) -> tuple[ByteLevelBPETokenizer, Arrangement]:
@@ -44,7 +44,7 @@ def roberta_tokenizer(checkpoint: Checkpoint, size: int) -> tuple[ByteLevelBPETo
         size: The number of tokens of the model.
 
     Raises:
-        InputError: If the files are missing or contradict each other, or split text in another way than GPT-2.
+        InputError: If the files are missing or contradict each other, or split text differently from GPT-2.
     """
     pad, start, end, unknown, _ = ids = special_ids(checkpoint, size)
     order = arrange(size, start, end, pad, unknown)
@@ -164,15 +164,15 @@ def bart_files(tokenizers: Mapping[str, Tokenizer]) -> dict[str, Any]:
 
 
 def _with_ends(files: dict[str, Any], start: int, end: int) -> dict[str, Any]:
-    """Returns the files of a byte-level tokenizer, changed to put `<s>` and `</s>` of these ids around texts."""
+    """Returns the files of a byte-level tokenizer, changed to add `<s>` and `</s>` with these ids to texts."""
     around = {"sep": [NAMES["sep_token"], end], "cls": [NAMES["cls_token"], start]}
     others = {"trim_offsets": True, "add_prefix_space": False}
     files[_DESCRIBED]["post_processor"] = {"type": "RobertaProcessing", **around, **others}
-    files["tokenizer_config.json"] |= {"tokenizer_class": "RobertaTokenizer", **_named(NAMES)}
+    files["tokenizer_config.json"] |= {"tokenizer_class": "RobertaTokenizer", **_token_names(NAMES)}
     return files
 
 
-def _named(names: Mapping[str, str]) -> dict[str, Any]:
+def _token_names(names: Mapping[str, str]) -> dict[str, Any]:
     return {"bos_token": names["cls_token"], "eos_token": names["sep_token"], **names}
 
 
@@ -188,7 +188,7 @@ def xlm_roberta_tokenizer(checkpoint: Checkpoint, size: int) -> tuple[ReorderedS
     """
     if not (checkpoint.path / _MODEL).is_file():
         raise InputError(
-            f"{checkpoint.path / _MODEL} is missing: the tokenizer is read from this model of SentencePiece, not from "
+            f"{checkpoint.path / _MODEL} is missing: the tokenizer is read from this SentencePiece model, not from "
             f"{_DESCRIBED}."
         )
     config = _check_prefix(checkpoint, True)
@@ -201,9 +201,9 @@ def xlm_roberta_tokenizer(checkpoint: Checkpoint, size: int) -> tuple[ReorderedS
     processor = read_model(model)
     pieces = [processor.id_to_piece(index) for index in range(processor.vocab_size())]
     special = {"unk": processor.unk_id(), "bos": processor.bos_id(), "eos": processor.eos_id()}
-    if special != _OF_SENTENCEPIECE:
+    if special != _SENTENCEPIECE_IDS:
         raise InputError(
-            f"{checkpoint.path / _MODEL}: the special pieces must be {_OF_SENTENCEPIECE}. Received: {special}."
+            f"{checkpoint.path / _MODEL}: the special pieces must be {_SENTENCEPIECE_IDS}. Received: {special}."
         )
     if size < len(pieces) + _SHIFT:
         raise InputError(
@@ -220,7 +220,7 @@ def xlm_roberta_tokenizer(checkpoint: Checkpoint, size: int) -> tuple[ReorderedS
 def _shifted(size: int, count: int) -> tuple[int, ...]:
     """Returns the id in SentencePiece of each of our ids, from the number of our ids and that of its pieces."""
     others = range(len(_SPECIAL) - _SHIFT, size - _SHIFT)
-    special = (NEW, *(_OF_SENTENCEPIECE[name] for name in ("bos", "eos", "unk")))
+    special = (NEW, *(_SENTENCEPIECE_IDS[name] for name in ("bos", "eos", "unk")))
     return (*special, *(index if index < count else NEW for index in others))
 
 
@@ -237,7 +237,7 @@ def _check_pieces(checkpoint: Checkpoint, pieces: list[str]) -> None:
         model = checkpoint.json(_DESCRIBED).get("model") or {}
         described = [piece for piece, _ in model["vocab"]] if model.get("type") == "Unigram" else []
         if described not in (expected, expected[:-1]):
-            raise InputError(f"{path} must be a Unigram of the {len(pieces)} pieces of {_MODEL} in their order.")
+            raise InputError(f"{path} must be Unigram with the {len(pieces)} pieces of {_MODEL} in their order.")
 
 
 def xlm_roberta_files(tokenizer: ReorderedSubwordTokenizer) -> tuple[dict[str, Any], Arrangement]:
@@ -250,5 +250,5 @@ def xlm_roberta_files(tokenizer: ReorderedSubwordTokenizer) -> tuple[dict[str, A
     if tokenizer.model_ids != _shifted(size, processor.vocab_size()):
         raise InputError("XLM-RoBERTa needs the ids of SentencePiece plus 1; this tokenizer has others.")
     pad, start, end, unknown = _SPECIAL
-    config = {"tokenizer_class": "XLMRobertaTokenizer", **_named(NAMES)}
+    config = {"tokenizer_class": "XLMRobertaTokenizer", **_token_names(NAMES)}
     return {_MODEL: tokenizer.model, "tokenizer_config.json": config}, arrange(size, start, end, pad, unknown)

@@ -1,4 +1,4 @@
-"""The tokenizers of M2M-100, NLLB and mBART, which put codes of languages around texts."""
+"""The tokenizers of M2M-100, NLLB and mBART, which add language codes to texts."""
 
 import re
 from collections.abc import Mapping
@@ -24,14 +24,14 @@ NAMES = {0: "<s>", 1: "<pad>", 2: "</s>", 3: "<unk>"}
 _CODE = re.compile("[a-z]{2,3}_[A-Z][A-Za-z]+")
 _MODEL, _DESCRIBED, _CONFIG = "sentencepiece.bpe.model", "tokenizer.json", "tokenizer_config.json"
 _SHIFT = 1
-_OF_SENTENCEPIECE = {"unk": 0, "bos": 1, "eos": 2}
+_SENTENCEPIECE_IDS = {"unk": 0, "bos": 1, "eos": 2}
 M2M = {
     "m2m100": "af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu ha he hi hr "
     "ht hu hy id ig ilo is it ja jv ka kk km kn ko lb lg ln lo lt lv mg mk ml mn mr ms my ne nl no ns oc or pa pl ps "
     "pt ro ru sd si sk sl so sq sr ss su sv sw ta th tl tn tr uk ur uz vi wo xh yi yo zh zu",
     "wmt21": "en ha is ja cs ru zh de",
 }
-"""The languages of M2M-100 by `language_codes`, in the order of the ids of their codes, which follow the vocabulary."""
+"""The languages of M2M-100 by `language_codes`, in the order of the ids of their codes, after the vocabulary."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Subwords:
     tidy: bool
 
     def tokenizer(self, order: Arrangement, start: str = "") -> ReorderedSubwordTokenizer:
-        """Returns the tokenizer with our order of ids; unknown tokens are left out of decoded texts.
+        """Returns the tokenizer with our order of ids; unknown tokens are omitted from decoded texts.
 
         Args:
             order: The order.
@@ -67,7 +67,7 @@ class Subwords:
 
 
 def fairseq_subwords(checkpoint: Checkpoint, size: int) -> Subwords:
-    """Returns the vocabulary of NLLB or mBART from the model of SentencePiece, or else from `tokenizer.json`.
+    """Returns the vocabulary of NLLB or mBART from the SentencePiece model, or otherwise from `tokenizer.json`.
 
     Args:
         checkpoint: The checkpoint.
@@ -79,12 +79,12 @@ def fairseq_subwords(checkpoint: Checkpoint, size: int) -> Subwords:
     config = tokenizer_config(checkpoint)
     tidy = bool(config.get("clean_up_tokenization_spaces", False))
     if (checkpoint.path / _MODEL).is_file():
-        model, pieces, names = _of_model(checkpoint, config)
+        model, pieces, names = _from_model(checkpoint, config)
     else:
-        model, pieces, names = _of_description(checkpoint)
+        model, pieces, names = _from_description(checkpoint)
     codes = {name: i for i, name in names.items() if _CODE.fullmatch(name)}
     if not codes:
-        raise InputError(f"{checkpoint.path}: the tokenizer has no codes of languages, such as eng_Latn or en_XX.")
+        raise InputError(f"{checkpoint.path}: the tokenizer has no language codes, such as eng_Latn or en_XX.")
     if (last := max(*pieces, *names)) >= size:
         raise InputError(f"{checkpoint.path}: the tokenizer has the id {last}, and the model {size:,} tokens.")
     for path, token, index, special in added_tokens_of(checkpoint):
@@ -93,14 +93,14 @@ def fairseq_subwords(checkpoint: Checkpoint, size: int) -> Subwords:
     return Subwords(model, pieces, codes, names, tidy)
 
 
-def _of_model(checkpoint: Checkpoint, config: Mapping[str, Any]) -> tuple[bytes, dict[int, int], dict[int, str]]:
+def _from_model(checkpoint: Checkpoint, config: Mapping[str, Any]) -> tuple[bytes, dict[int, int], dict[int, str]]:
     path = checkpoint.file(_MODEL)
     model = path.read_bytes()
     processor = read_model(model)
     special = {"unk": processor.unk_id(), "bos": processor.bos_id(), "eos": processor.eos_id()}
-    if special != _OF_SENTENCEPIECE:
-        raise InputError(f"{path}: the special pieces must be {_OF_SENTENCEPIECE}. Received: {special}.")
-    first, count = len(_OF_SENTENCEPIECE), processor.vocab_size()
+    if special != _SENTENCEPIECE_IDS:
+        raise InputError(f"{path}: the special pieces must be {_SENTENCEPIECE_IDS}. Received: {special}.")
+    first, count = len(_SENTENCEPIECE_IDS), processor.vocab_size()
     pieces = {index + _SHIFT: index for index in range(first, count)}
     names = {**NAMES, **{index: token for _, token, index, special in added_tokens_of(checkpoint) if special}}
     if not any(_CODE.fullmatch(name) for name in names.values()):
@@ -109,15 +109,15 @@ def _of_model(checkpoint: Checkpoint, config: Mapping[str, Any]) -> tuple[bytes,
         if isinstance(vocabulary, list):  # Unigram, with the codes after the pieces
             names |= {i: piece for i, (piece, _) in enumerate(vocabulary) if i >= count + _SHIFT}
     if not any(_CODE.fullmatch(name) for name in names.values()):
-        codes = [code for code in _listed(checkpoint, config) if _CODE.fullmatch(code)]
+        codes = [code for code in _listed_tokens(checkpoint, config) if _CODE.fullmatch(code)]
         names |= dict(enumerate([*codes, "<mask>"], start=count + _SHIFT))
     if ambiguous := set(names) & set(pieces):
         raise InputError(f"{path}: {names[min(ambiguous)]!r} is added with the id of a piece, {min(ambiguous)}.")
     return model, pieces, names
 
 
-def _listed(checkpoint: Checkpoint, config: Mapping[str, Any]) -> list[str]:
-    """Returns the further special tokens of files that list them without ids, in the order of their ids."""
+def _listed_tokens(checkpoint: Checkpoint, config: Mapping[str, Any]) -> list[str]:
+    """Returns the other special tokens of files that list them without ids, in the order of their ids."""
     path = checkpoint.path / "special_tokens_map.json"
     for described in (config, checkpoint.json(path.name) if path.is_file() else {}):
         for key in ("extra_special_tokens", "additional_special_tokens"):
@@ -126,7 +126,7 @@ def _listed(checkpoint: Checkpoint, config: Mapping[str, Any]) -> list[str]:
     return []
 
 
-def _of_description(checkpoint: Checkpoint) -> tuple[bytes, dict[int, int], dict[int, str]]:
+def _from_description(checkpoint: Checkpoint) -> tuple[bytes, dict[int, int], dict[int, str]]:
     path = checkpoint.path / _DESCRIBED
     if not path.is_file():
         raise InputError(f"{checkpoint.path} has neither {_MODEL} nor {_DESCRIBED}.")
@@ -138,7 +138,7 @@ def _of_description(checkpoint: Checkpoint) -> tuple[bytes, dict[int, int], dict
     except InputError as error:
         raise error if str(path) in str(error) else InputError(f"{path}: {error}") from None
     except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise InputError(f"{path} is damaged, or no tokenizer.json ({type(error).__name__}: {error}).") from None
+        raise InputError(f"{path} is damaged, or not a tokenizer.json ({type(error).__name__}: {error}).") from None
     vocabulary = {index: processor.id_to_piece(index) for index in range(processor.vocab_size())}
     if (received := {i: vocabulary.get(i) for i in NAMES}) != NAMES:
         raise InputError(f"{path}: the special pieces must be {NAMES}. Received: {received}.")
@@ -162,7 +162,7 @@ def m2m_tokenizer(checkpoint: Checkpoint, order: Arrangement, size: int) -> tupl
     codes = {code: len(vocabulary) + place for place, code in enumerate(M2M[kind].split())}
     if (last := max(codes.values())) >= size:
         raise InputError(
-            f"{checkpoint.path / 'vocab.json'}: the last code of a language has the id {last}, and the model {size:,} "
+            f"{checkpoint.path / 'vocab.json'}: the last language code has the id {last}, and the model {size:,} "
             "tokens."
         )
     if (special := {i: piece for piece, i in vocabulary.items() if i in NAMES}) != NAMES:
@@ -180,7 +180,7 @@ def m2m_tokenizer(checkpoint: Checkpoint, order: Arrangement, size: int) -> tupl
 
 
 def chosen_language(checkpoint: Checkpoint, side: str, codes: Mapping[str, int], forced: Any = None) -> str:
-    """Returns the language of a side: that of the user, or else that of the checkpoint.
+    """Returns the language of a side: that requested by the user, or otherwise that of the checkpoint.
 
     Args:
         checkpoint: The checkpoint.
@@ -192,20 +192,20 @@ def chosen_language(checkpoint: Checkpoint, side: str, codes: Mapping[str, int],
         InputError: If the language is missing or unknown.
     """
     option = {"source": "src_lang", "target": "tgt_lang"}[side]
-    wanted = checkpoint.language(side)
+    requested = checkpoint.language(side)
     named = next((code for code, i in codes.items() if i == forced), None)
-    if wanted is None and forced is not None and named is None:
+    if requested is None and forced is not None and named is None:
         raise InputError(
-            f"{checkpoint.generation_file}: forced_bos_token_id must be the code of a language. Received: {forced!r}."
+            f"{checkpoint.generation_file}: forced_bos_token_id must be a language code. Received: {forced!r}."
         )
-    language = wanted or named or tokenizer_config(checkpoint).get(option)
+    language = requested or named or tokenizer_config(checkpoint).get(option)
     shown = ", ".join([*codes][:5]) + (f" and {len(codes) - 5} more" if len(codes) > 5 else "")
     if language is None:
         raise InputError(
             f"{checkpoint.path} has no default language: --{side}_language must be one of {len(codes)}, {shown}."
         )
     if language not in codes:
-        where = f"--{side}_language" if wanted else f"{checkpoint.path / _CONFIG}: {option}"
+        where = f"--{side}_language" if requested else f"{checkpoint.path / _CONFIG}: {option}"
         raise InputError(f"{where} must be one of {len(codes)}, {shown}. Received: {language!r}.")
     return str(language)
 
@@ -229,7 +229,7 @@ def around_texts(order: Arrangement, codes: Mapping[str, int], language: str, fo
 def multilingual_files(
     family: str, tokenizers: Mapping[str, Tokenizer], classes: Mapping[str, type[Tokenizer]]
 ) -> Files:
-    """Returns the files of the tokenizers of a translator of many languages by name.
+    """Returns the files of the tokenizers of a multilingual translator by name.
 
     Args:
         family: The name of the family, for errors.
@@ -244,7 +244,7 @@ def multilingual_files(
     same = source.with_around(Around()).identity() == target.with_around(Around()).identity()
     if kind is None or not same or not source.around.languages:
         raise InputError(
-            f"{family} needs one vocabulary for both sides, with codes of languages. "
+            f"{family} needs one vocabulary for both sides, with language codes. "
             f"Received: tokenizer={source.kind!r} and {target.kind!r}."
         )
     config: Files = {

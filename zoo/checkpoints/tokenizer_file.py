@@ -28,14 +28,14 @@ def read_tokenizer_file(path: Path) -> Tokenizer:
     order. Limits of length are ignored, and so are the tokens around texts, except those of WordPiece.
 
     Raises:
-        InputError: If the file cannot be read, is damaged, or has steps that are not supported; it is named.
+        InputError: If the file cannot be read, is damaged, or has unsupported steps; the message contains its path.
     """
     try:
         content = path.read_bytes()
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror}).") from None
     check_content(path)
-    return _described(path, content) if content.lstrip()[:1] == b"{" else _sentencepiece(path, content)
+    return _from_json(path, content) if content.lstrip()[:1] == b"{" else _sentencepiece(path, content)
 
 
 def _sentencepiece(path: Path, content: bytes) -> ReorderedSubwordTokenizer:
@@ -48,7 +48,7 @@ def _sentencepiece(path: Path, content: bytes) -> ReorderedSubwordTokenizer:
     return ReorderedSubwordTokenizer(content, [*special, *others])
 
 
-def _described(path: Path, content: bytes) -> Tokenizer:
+def _from_json(path: Path, content: bytes) -> Tokenizer:
     """Returns the tokenizer that a `tokenizer.json` describes."""
     try:
         described = json.loads(content)
@@ -64,11 +64,11 @@ def _described(path: Path, content: bytes) -> Tokenizer:
     except InputError as error:
         raise error if str(path) in str(error) else InputError(f"{path}: {error}") from None
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise InputError(f"{path} is damaged, or no tokenizer.json ({type(error).__name__}: {error}).") from None
+        raise InputError(f"{path} is damaged, or not a tokenizer.json ({type(error).__name__}: {error}).") from None
 
 
 def _wordpiece(path: Path, described: Mapping[str, Any]) -> WordPieceTokenizer:
-    """Returns a WordPiece tokenizer, whose texts begin with a token if the file puts one there."""
+    """Returns a WordPiece tokenizer; texts begin with a special token only if the file adds one."""
     if described.get("post_processor"):
         return described_wordpiece(path, described, {})[0]
     around = {"type": "BertProcessing", "cls": ["[CLS]"], "sep": ["[SEP]"]}

@@ -26,7 +26,7 @@ from zoo.text.subwords import read_model
 from zoo.vocabulary import END, PAD, SPECIAL_PIECES, START, UNKNOWN
 
 _CONFIG, _ADDED, _PIECES = "tokenizer_config.json", "added_tokens.json", "spiece.model"
-# Options of a BPE whose pieces are not made of bytes, or that merges them in another way.
+# Options of a BPE whose pieces are not made of bytes, or that merges them differently.
 _OTHER_BPE = ("dropout", "byte_fallback", "ignore_merges", "continuing_subword_prefix", "end_of_word_suffix")
 
 
@@ -39,7 +39,7 @@ def byte_level(checkpoint: Checkpoint, order: Arrangement, special: Collection[i
         special: Ids of special tokens, besides those that `tokenizer.json` marks as special.
 
     Raises:
-        InputError: If the files are missing or contradict each other, or split text in another way than GPT-2.
+        InputError: If the files are missing or contradict each other, or split text differently from GPT-2.
     """
     if (checkpoint.path / "tokenizer.json").is_file():
         path = checkpoint.path / "tokenizer.json"
@@ -65,7 +65,7 @@ def described_byte_level(
         special: Ids of special tokens, besides those that the file marks as special.
 
     Raises:
-        InputError: If it is another kind of tokenizer, or splits text in another way than GPT-2.
+        InputError: If it is another kind of tokenizer, or splits text differently from GPT-2.
     """
     splits, normalizer = described.get("pre_tokenizer") or {}, described.get("normalizer") or {}
     model, levels = described.get("model") or {}, {"type": "ByteLevel", "use_regex": True, "add_prefix_space": False}
@@ -134,7 +134,7 @@ def check_added(checkpoint: Checkpoint, vocabulary: Mapping[str, int]) -> None:
     """Checks that other files add no tokens to a vocabulary.
 
     Raises:
-        InputError: If one does, since texts would be read without that token.
+        InputError: If one does, since that token would never occur in texts.
     """
     added = checkpoint.json(_ADDED) if (checkpoint.path / _ADDED).is_file() else {}
     described = tokenizer_config(checkpoint).get("added_tokens_decoder") or {}
@@ -142,9 +142,9 @@ def check_added(checkpoint: Checkpoint, vocabulary: Mapping[str, int]) -> None:
         (_ADDED, added.items()),
         (_CONFIG, ((content_of(token), int(index)) for index, token in described.items())),
     ):
-        for token_id, index in tokens:
-            if vocabulary.get(token_id) != index:
-                raise added_token_error(checkpoint.path / name, token_id)
+        for piece, index in tokens:
+            if vocabulary.get(piece) != index:
+                raise added_token_error(checkpoint.path / name, piece)
 
 
 def added_token_error(path: Path, token: str) -> InputError:
@@ -196,7 +196,7 @@ def single_characters(
     Raises:
         InputError: If a token has several characters.
     """
-    if any(len(token_id) != 1 for token_id in tokens):
+    if any(len(token) != 1 for token in tokens):
         raise InputError(
             f"{where} has tokens of several characters, and the SentencePiece model for them is missing: "
             f"{', '.join(models)}."
@@ -210,12 +210,12 @@ _BYTE = "<0x00>"
 
 
 def has_bytes(tokenizer: Tokenizer) -> bool:
-    """Returns whether some pieces of a SentencePiece model are single bytes, which are joined in another way."""
+    """Returns whether some pieces of a SentencePiece model are single bytes, which are joined differently."""
     return isinstance(tokenizer, ReorderedSubwordTokenizer) and _BYTE in tokenizer.piece_table()
 
 
 def original_ids_of(tokenizer: Tokenizer) -> tuple[int, ...]:
-    """Returns the ids of our tokens in the vocabulary that a tokenizer was imported from, or else our ids."""
+    """Returns the ids of our tokens in the vocabulary from which a tokenizer was imported, or otherwise our ids."""
     return getattr(tokenizer, "original_ids", tuple(range(tokenizer.vocab_size)))
 
 
@@ -226,7 +226,7 @@ def marian_order(tokenizers: Mapping[str, Tokenizer]) -> Arrangement:
         tokenizers: The tokenizers of source and target.
 
     Raises:
-        InputError: If Marian does not support them; the reason is named.
+        InputError: If Marian does not support them; the message contains the reason.
     """
     source, target = (tokenizers[side] for side in ("source", "target"))
     reason = ""
@@ -238,7 +238,7 @@ def marian_order(tokenizers: Mapping[str, Tokenizer]) -> Arrangement:
     elif source.lowercase or target.lowercase:
         reason = "keep upper case. Received: lowercase=True"
     elif not source.has_end:
-        reason = "put the end token behind sources; those of this model do not"
+        reason = "append the end token to sources; those of this model do not"
     elif source.piece_table() != target.piece_table():
         reason = "have one vocabulary for both sides. Received: shared_vocabulary=False"
     if reason:
@@ -283,7 +283,7 @@ def unknown_of(model: bytes) -> int:
 
 
 def t5_model(checkpoint: Checkpoint) -> bytes:
-    """Returns the SentencePiece model of `spiece.model`, or else that of `tokenizer.json`.
+    """Returns the SentencePiece model of `spiece.model`, or otherwise that of `tokenizer.json`.
 
     Raises:
         InputError: If both are missing, or `tokenizer.json` has steps that SentencePiece lacks.
@@ -298,7 +298,7 @@ def t5_model(checkpoint: Checkpoint) -> bytes:
     except InputError as error:
         raise error if str(path) in str(error) else InputError(f"{path}: {error}") from None
     except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise InputError(f"{path} is damaged, or no tokenizer.json ({type(error).__name__}: {error}).") from None
+        raise InputError(f"{path} is damaged, or not a tokenizer.json ({type(error).__name__}: {error}).") from None
     if unknown != (expected := content_of(tokenizer_config(checkpoint).get("unk_token") or "<unk>")):
         raise InputError(f"{path}: model.unk_id must be that of {expected}. Received: that of {unknown}.")
     return model
@@ -322,12 +322,12 @@ def reordered_subwords(
     processor = read_model(model)
     size = processor.vocab_size()
     named = {}
-    for path, token_id, index, special in added_tokens_of(checkpoint):
-        if index < size and processor.id_to_piece(index) == token_id:
+    for path, piece, index, special in added_tokens_of(checkpoint):
+        if index < size and processor.id_to_piece(index) == piece:
             continue
         if not special:
-            raise added_token_error(path, token_id)
-        named[index] = token_id
+            raise added_token_error(path, piece)
+        named[index] = piece
     names = {ours: named[i] for ours, i in enumerate(order.original_ids) if i >= size and i in named and ours <= END}
     return ReorderedSubwordTokenizer(model, [i if i < size else NEW for i in order.original_ids], names)
 
@@ -335,8 +335,8 @@ def reordered_subwords(
 def added_tokens_of(checkpoint: Checkpoint) -> Iterator[tuple[Path, str, int, bool]]:
     """Yields each token that was added to a vocabulary: the file, the token, its id, and whether it is special."""
     if (checkpoint.path / _ADDED).is_file():  # does not mark special tokens
-        for token_id, index in checkpoint.json(_ADDED).items():
-            yield checkpoint.path / _ADDED, token_id, index, token_id.startswith("<") and token_id.endswith(">")
+        for piece, index in checkpoint.json(_ADDED).items():
+            yield checkpoint.path / _ADDED, piece, index, piece.startswith("<") and piece.endswith(">")
     for index, token in (tokenizer_config(checkpoint).get("added_tokens_decoder") or {}).items():
         yield checkpoint.path / _CONFIG, content_of(token), int(index), bool(token.get("special"))
     if (checkpoint.path / "tokenizer.json").is_file():
@@ -348,7 +348,7 @@ def text_tokenizer(checkpoint: Checkpoint, order: Arrangement) -> Tokenizer:
     """Returns the tokenizer of a decoder: SentencePiece of `tokenizer.model`, or byte-level of `tokenizer.json`.
 
     Raises:
-        InputError: If both are missing, or the second splits text in another way than GPT-2.
+        InputError: If both are missing, or the second splits text differently from GPT-2.
     """
     if (checkpoint.path / "tokenizer.model").is_file():
         return reordered_subwords(checkpoint, "tokenizer.model", order)
@@ -365,7 +365,7 @@ _START = "<|startoftext|>"
 def decoder_files(
     tokenizer: Tokenizer, tables: Sequence[np.ndarray], family: str
 ) -> tuple[dict[str, Any], Arrangement, bool]:
-    """Returns the files of a decoder's tokenizer by name, the order of ids, and whether texts begin with a token.
+    """Returns the files of a decoder's tokenizer by name, the order of ids, and whether texts begin with a start token.
 
     Args:
         tokenizer: A tokenizer of one of the kinds that `text_tokenizer` returns.
@@ -416,7 +416,7 @@ def byte_level_files(
     ids = order.original_ids
     vocabulary, merges = tokenizer.vocabulary()
     special = special or {START: _START, END: _END}
-    names = {ids[ours]: name for ours, name in special.items()}  # one token for both has the name of the end
+    names = {ids[ours]: name for ours, name in special.items()}  # the end's name for a token that is both
     table = tokenizer.piece_table()
     names |= {ids[i]: table[i] for i in tokenizer.controls if i > END and table[i] != UNUSED}
     runs = {ids[index]: " " * length for length, index in enumerate(tokenizer.runs, start=2)}
@@ -494,7 +494,7 @@ def check_special(path: Path, processor: Mapping[str, Any], start: str, end: str
         around = [parts[0], parts[-1]] if len(parts) == 3 else parts
     if around != [start, end]:
         raise InputError(
-            f"{path}: post_processor must put {start} before and {end} after a text to be imported. "
+            f"{path}: post_processor must add {start} before and {end} after a text to be imported. "
             f"Received: {json.dumps(processor)[:200]}."
         )
 

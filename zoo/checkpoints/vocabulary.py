@@ -40,7 +40,7 @@ class Arrangement:
         return max(self.original_ids) + 1
 
     def complete(self, pad: bool = True) -> "Arrangement":
-        """Returns the arrangement in which new tokens get the ids after the last one, for a checkpoint to be written.
+        """Returns the arrangement in which new tokens get the ids after the last one, for a checkpoint to write.
 
         Args:
             pad: Whether padding gets an id, too.
@@ -91,7 +91,7 @@ def arrange(size: int, start: int, end: int, pad: int | None = None, unknown: in
         start: The id of its start token, which may be another special token, too.
         end: The id of its end token.
         pad: The id of its padding, if it has one.
-        unknown: The id of its unknown token, if it has one; else our id of it is that of an ordinary token.
+        unknown: The id of its unknown token, if it has one; otherwise our id 3 is an ordinary token.
 
     Raises:
         InputError: If one of these is not a token of the vocabulary.

@@ -14,17 +14,17 @@ from zoo.models.shared.embeddings import layers_of_steps
 
 
 class Ensemble(keras.Model):
-    """Several translators of equal vocabularies as one model, by the mean of their probabilities.
+    """Several translators with equal vocabularies as one model, by the mean of their probabilities.
 
     `P(y_t | y_<t, x) = (1/M) Σ_m P_m(y_t | y_<t, x)`
 
     It has the interface of a `Seq2SeqModel`. Memories and states are tuples over the members; logits are the logarithms
     of the mean probabilities, in float32. The attention of the members is concatenated along the axis of layers; if
-    their numbers of heads differ, each layer has one head, the mean of its heads. Their vectors are concatenated along
-    the last axis.
+    their numbers of heads differ, each layer has one head, the mean of its heads. Embeddings are concatenated along the
+    last axis.
 
     Args:
-        members: `Seq2SeqModel`s of equal vocabularies.
+        members: `Seq2SeqModel`s with equal vocabularies.
 
     Attributes:
         attends: Whether all members have attention.
@@ -90,7 +90,7 @@ class Ensemble(keras.Model):
             for member, own_state, own_memory, own_options in zip(self.members, state, memory, options, strict=True)
         ]
         logits, *attention, states = zip(*results, strict=True)
-        return _mean(logits), *map(_joined, attention), states
+        return _mean(logits), *map(_concatenated, attention), states
 
     def represent(self, source: Any) -> Any:
         """See `Seq2SeqModel`."""
@@ -103,11 +103,11 @@ class Ensemble(keras.Model):
     def attentions(self, source: Any, target: Any) -> dict[str, Any]:
         """See `Seq2SeqModel`."""
         attentions = [member.attentions(source, target) for member in self.members]
-        return {kind: _joined([kinds[kind] for kinds in attentions]) for kind in self.attention_kinds}
+        return {kind: _concatenated([kinds[kind] for kinds in attentions]) for kind in self.attention_kinds}
 
     def attention(self, source: Any, target: Any) -> Any:
         """See `Seq2SeqModel`."""
-        return _joined([member.attention(source, target) for member in self.members])
+        return _concatenated([member.attention(source, target) for member in self.members])
 
 
 def _mean(logits: Sequence[Any]) -> Any:
@@ -116,7 +116,7 @@ def _mean(logits: Sequence[Any]) -> Any:
     return ops.logsumexp(ops.stack(log_probs), axis=0) - math.log(len(log_probs))
 
 
-def _joined(weights: Sequence[Any]) -> Any:
+def _concatenated(weights: Sequence[Any]) -> Any:
     """Concatenates attention weights [B, layers, heads, ...] of several models along the axis of layers."""
     if len({tensor.shape[2] for tensor in weights}) > 1:
         weights = [ops.mean(tensor, axis=2, keepdims=True) for tensor in weights]

@@ -17,7 +17,7 @@ from zoo.vocabulary import END, PAD, START
 
 
 def cut_prompt(ids: list[int], max_length: int) -> list[int]:
-    """Returns the ids of a prompt, or the last `max_length // 2` of them if they are not fewer than `max_length`."""
+    """Returns the ids of a prompt, or only the last `max_length // 2` if there are `max_length` or more."""
     return ids if len(ids) < max_length else ids[len(ids) - max_length // 2 :]
 
 
@@ -59,7 +59,7 @@ class LanguageModelRun(Run):
     tokenizers_type = Tokenizers
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """See `Run`; texts begin with the start, if the model has one, and are cut to the model's `max_length`."""
+        """See `Run`; texts begin with the start token, if the model has one, and are cut to its `max_length`."""
         texts = as_texts(texts)
         rows = self.tokenizers.text.encode(cut_texts(texts))
         if not self.model.start_symbol:
@@ -67,7 +67,7 @@ class LanguageModelRun(Run):
         return [[START, *row][: self.model.max_length] for row in rows]
 
     def attention(self, texts: Sequence[str], kind: str = "decoder") -> list[TextAttention]:
-        """Returns the tokens of each text, the start first, and the attention of each to itself and previous ones.
+        """Returns the tokens of each text, start token first, and the attention of each to itself and previous ones.
 
         Args:
             texts: The texts.

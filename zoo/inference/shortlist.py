@@ -35,7 +35,7 @@ class Shortlist:
     Args:
         translations: The likely translations of each source token, most likely first, then padding, int32 [V_s, K].
         rank: The rank of each target token, int32 [V_t]: special tokens come first in their order, then all others by
-            falling frequency.
+            decreasing frequency.
         always: How many of the first ranks are in every shortlist, at least the special tokens.
 
     Reference:
@@ -101,7 +101,7 @@ class Shortlist:
         return path
 
     def stored(self, store: Callable[[Any], Any]) -> Self:
-        """Returns a shortlist whose tables are the results of `store`, such as variables of a graph."""
+        """Returns a shortlist with the tables that `store` returns, such as variables of a graph."""
         return dataclasses.replace(self, translations=store(self.translations), rank=store(self.rank))
 
     def candidates(self, source: Any, size: int) -> Any:

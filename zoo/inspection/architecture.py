@@ -247,7 +247,7 @@ def _attention_details(layer: Any) -> Iterator[str]:
     if getattr(layer, "block_size", None):
         yield f"blocks of {layer.block_size}"
     if getattr(layer, "visibility", None) is not None:
-        yield f"sees {_rule(layer.visibility)}"
+        yield f"visibility: {_rule(layer.visibility)}"
     if getattr(layer, "positions", None) is not None:
         yield _words(layer.positions)
 

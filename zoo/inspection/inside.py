@@ -54,13 +54,13 @@ class AttentionSteps:
 
     def _step(self, name: str, formula: str, tensor: Any, seen: set[int], groups: tuple[int, ...]) -> None:
         for node in graph.new_nodes(tensor, seen):
-            origins = self._of(node.input_tensors)
+            origins = self._origins_of(node.input_tensors)
             self._origins.update((id(output), origins) for output in node.outputs)
         if id(tensor) in self._drawn:
             return
         # Some steps are computed only for the record; their inputs are the names in their formulas.
         named = {self._places[word] for word in re.findall(r"\w+", formula) if word in self._places}
-        origins = frozenset(named) or self._of([tensor])
+        origins = frozenset(named) or self._origins_of([tensor])
         kind = "attention" if name.endswith(_OF_SCORES) else "other"
         inputs = frozenset().union(*(self.parts[number].inputs for number in origins))
         part = Part(name.replace("_", " "), f"{formula}, {_shape(tensor)}", kind, origins, inputs, groups)
@@ -72,7 +72,7 @@ class AttentionSteps:
         self._origins[id(tensor)] = frozenset({len(self.parts) - 1})
         self._drawn.add(id(tensor))
 
-    def _of(self, tensors: Any) -> frozenset[int]:
+    def _origins_of(self, tensors: Any) -> frozenset[int]:
         return frozenset().union(*(self._origins.get(id(tensor), frozenset()) for tensor in tensors))
 
 

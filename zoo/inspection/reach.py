@@ -52,7 +52,7 @@ def reach(layer: Any, inputs: Any) -> np.ndarray:
     if rows.ndim != 2 or 0 in rows.shape:
         raise InputError(f"`inputs` must be [T, D]. Received: shape={rows.shape}.")
     with graph.without_traces(layer):
-        output = _called(layer, SYMBOL((1, *rows.shape), "float32"))
+        output = _call_layer(layer, SYMBOL((1, *rows.shape), "float32"))
     shape = tuple(getattr(output, "shape", ()))
     if len(shape) != 3 or shape[1] == 0:
         raise InputError(
@@ -62,13 +62,13 @@ def reach(layer: Any, inputs: Any) -> np.ndarray:
     # One copy of the input for each element of the last output, so that one backward pass computes all derivatives.
     number = ops.eye(shape[-1], dtype=output.dtype)
     copies = ops.convert_to_tensor(np.repeat(rows[None], shape[-1], axis=0))
-    jacobian = gradient(lambda tensor: ops.sum(_called(layer, tensor)[:, -1] * number), copies)
+    jacobian = gradient(lambda tensor: ops.sum(_call_layer(layer, tensor)[:, -1] * number), copies)
     squares: np.ndarray = ops.convert_to_numpy(jacobian).astype("float64") ** 2  # [Dy, T, D]
     norms: np.ndarray = np.sqrt(squares.sum(axis=(0, 2)))
     return norms
 
 
-def _called(layer: Any, tensor: Any) -> Any:
+def _call_layer(layer: Any, tensor: Any) -> Any:
     return layer(tensor, tensor) if isinstance(layer, BaseAttention) else layer(tensor)
 
 

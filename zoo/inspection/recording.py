@@ -52,7 +52,7 @@ class Recorder:
     rotation: str | None = None
     """Formula of the rotation of the query or key."""
     unrotated: str = ""
-    """Formula of the query or key before the rotation."""
+    """Formula of the query or key without the rotation."""
     bias: Any = None
     part: int = 0
     """Number of the part of a head, in differential attention."""
@@ -195,7 +195,7 @@ class _RecordingAttention(_Recording):
             recorder.record_scores("scores", "the sum of these", scores)
         mask = visible.mask()
         if mask is not None:
-            recorder.record("mask", "1 where the query may look", ops.broadcast_to(mask, ops.shape(scores)))
+            recorder.record("mask", "1 where the query may attend", ops.broadcast_to(mask, ops.shape(scores)))
         weights = super().normalize(scores, query, visible)
         formula = self._formula("weights", "normalize").replace("(scores)", f"({recorder.scores_name})")
         recorder.record("weights", formula, ops.cast(weights, self.compute_dtype))

@@ -34,8 +34,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "a row that is repeated for another device counts",
         "training/data/batching.py",
-        "return self._own(count) < count",
-        "return self._own(count) <= count",
+        "return self._own_rows(count) < count",
+        "return self._own_rows(count) <= count",
         ("tests/training/data/test_share.py",),
     ),
     Mutant(

@@ -115,8 +115,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "the step of a projection takes another step",
         "zoo/inspection/inside.py",
-        "origins = frozenset(named) or self._of([tensor])",
-        "origins = self._of([tensor])",
+        "origins = frozenset(named) or self._origins_of([tensor])",
+        "origins = self._origins_of([tensor])",
         (f"{DIAGRAM}::test_steps_of_an_attention_layer",),
     ),
 ]

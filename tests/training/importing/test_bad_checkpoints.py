@@ -130,7 +130,7 @@ def test_files_that_are_cut_off_or_missing_are_named(folder):
     refused(folder, "no weights", "model.safetensors")
     (folder / "config.json").write_text("{", encoding="utf-8")
     refused(folder, "config.json")
-    refused(folder / "nowhere", "nowhere", "no folder")
+    refused(folder / "nowhere", "nowhere", "not a folder")
 
 
 def test_an_import_that_fails_late_leaves_nothing(folder, monkeypatch):

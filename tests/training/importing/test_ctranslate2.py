@@ -112,7 +112,7 @@ def refused(folder, path, *words):
 def test_bad_folders_are_refused_and_leave_nothing(tmp_path):
     folder = copied("characters", tmp_path / "model")
     model, config = (folder / "model.bin").read_bytes(), json.loads((folder / "config.json").read_text())
-    refused(tmp_path / "none", tmp_path, "none", "no folder")
+    refused(tmp_path / "none", tmp_path, "none", "not a folder")
     for data, *words in (
         (b"", "model.bin is empty"),
         (model[:900], "model.bin", "cut off"),

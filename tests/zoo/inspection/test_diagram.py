@@ -61,7 +61,7 @@ def test_normalization_comes_first_if_it_does():
     drawn = architecture("transformer_tiny", num_layers=1, normalize_first=True, visibility="global")
     block = [part for part in drawn.parts if part.groups == (0,)]
     assert titles(block) == ["layer norm", "self-attention", "+", "layer norm", "feed-forward", "+"]
-    assert block[1].detail == "3 heads of 2, scaled dot, sees sliding window or global tokens"
+    assert block[1].detail == "3 heads of 2, scaled dot, visibility: sliding window or global tokens"
 
 
 def test_the_decoder_of_a_recurrent_model_attends_with_its_state():

@@ -149,14 +149,14 @@ def exported(
         bias: Whether logits have a bias in the family, which may be zero.
 
     Raises:
-        InputError: If the start token was the code of a language, and training has changed its row.
+        InputError: If the start token was a language code, and training has changed its row.
     """
     model, target = trained.model, trained.tokenizers["target"]
     original = Arrangement(original_ids_of(target))
     biases = [] if model.output_layer is None else [np.asarray(model.output_layer.bias)]
     order = original.with_start([np.asarray(model.target_embedding.embeddings), *biases])
     if order != original and target_name(target) not in ("", NAMES[SPECIAL["eos"]]):
-        raise InputError(f"{family} begins answers with the code of a language, which training has made another one.")
+        raise InputError(f"{family} starts translations with a language code, which training has changed.")
     pad, start, end = (order.original_ids[i] for i in (PAD, START, END))
     forced = [order.original_ids[i] for i in target.forced]
     shared = {"is_encoder_decoder": True, "bos_token_id": 0, "tie_word_embeddings": True}
