@@ -73,8 +73,8 @@ def test_with_all_tokens(run, options):
     assert found == expected
     np.testing.assert_allclose(same_log_probs, log_probs, rtol=1e-4)
     assert len(graph.weights) == len(whole.weights) + 2
-    pair = {"source": graph.read(tf.constant(TEXTS[:3])), "target": tf.constant([[5, 6, 2], [7, 2, 0], [58, 8, 2]])}
-    np.testing.assert_array_equal(graph_of(run, **options, shortlist=SIZE).scorer(pair), whole.scorer(pair))
+    pair = graph.read(tf.constant(TEXTS[:3])), tf.constant([[5, 6, 2], [7, 2, 0], [58, 8, 2]])
+    np.testing.assert_array_equal(graph_of(run, **options, shortlist=SIZE).logits(*pair), whole.logits(*pair))
 
 
 def test_what_does_not_go_together(run, workdir, text_run, tmp_path):

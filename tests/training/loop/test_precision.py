@@ -29,7 +29,7 @@ def machine(monkeypatch, tmp_path):
 
         monkeypatch.setattr(module, "_WORTH_MEASURING", worth)
         if seconds:
-            monkeypatch.setattr(module, "_quickest_passes", quickest)
+            monkeypatch.setattr(module, "_fastest_passes", quickest)
         return measured
 
     return make

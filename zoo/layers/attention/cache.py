@@ -124,12 +124,10 @@ def append(cache, memory):
 
 
 def can_shorten(cache):
-    """Returns whether a cache contains only keys and values, of all positions, so that `without_last` is exact."""
-    return {"key", "value"} <= cache.keys() <= {"key", "value", "index"}
+    """Returns whether `without_last` supports a cache: it grows, and holds nothing but keys and values."""
+    return cache.keys() == {"key", "value"}
 
 
 def without_last(cache, count):
-    """Returns the cache, for which `can_shorten` must be true, without its last `count` positions."""
-    if not is_growing(cache):
-        return {**cache, "index": cache["index"] - count}
+    """Returns a growing cache of keys and values without its last `count` positions."""
     return {name: tensor[..., : ops.shape(tensor)[-2] - count, :] for name, tensor in cache.items()}

@@ -77,7 +77,10 @@ class Seq2SeqModel(ZooModel):
         raise NotImplementedError
 
     def rewind(self, state, count):
-        """Returns the state before the last `count` tokens; only if the model `can_rewind`."""
+        """Returns the state before the last `count` tokens, if the model `can_rewind`.
+
+        The state must come from an `initial_state` without `max_length`.
+        """
         raise NotImplementedError
 
     def readout(self, tokens):
