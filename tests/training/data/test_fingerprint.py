@@ -93,7 +93,7 @@ def test_resuming_with_other_data(tmp_path, capsys):
     longer = ["--resume", "--set", "training.max_steps=6"]
     assert train("cnn_classifier", spec, run, *longer) == 2
     error = capsys.readouterr().err
-    assert f"{spec} changed" in error and f"{run} " in error and "val" in error
+    assert f"{spec} have changed" in error and f"{run} " in error and "val" in error
     assert error.endswith(f"{ADVICE}\n") and "texts changed" in error
     assert train("cnn_classifier", spec, run, *longer, "data.changed=accept") == 0
     assert "but training.max_steps=6, but data.changed=accept" in capsys.readouterr().err
