@@ -10,13 +10,14 @@ are compared with those without drafts.
 import statistics
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.runner.command import CommandParser
+from benchmarks.runner.measure import take_turns
 from benchmarks.runner.report import machine_and_commit, table
 
 UNTRAINED = "untrained:"
@@ -56,14 +57,22 @@ def measure(
     for row in rows:
         prompt = tf.constant([row], tf.int32)
         answers = {length: generate(prompt).numpy() for length, generate in generators.items()}
+        turns = take_turns({str(n): _timed(generate, prompt) for n, generate in generators.items()}, rounds, warm_up=0)
         for length in lengths:
             equal[length] += np.array_equal(answers[length], answers[lengths[0]])
-        for _ in range(rounds):
-            for length, generate in generators.items():
-                begun = time.perf_counter()
-                generate(prompt)
-                seconds[length].append(time.perf_counter() - begun)
+            seconds[length] += turns[str(length)]
     return seconds, equal
+
+
+def _timed(generate: Callable[[Any], Any], prompt: Any) -> Callable[[], float]:
+    """Returns a function that returns the seconds of one continuation."""
+
+    def seconds() -> float:
+        begun = time.perf_counter()
+        generate(prompt)
+        return time.perf_counter() - begun
+
+    return seconds
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

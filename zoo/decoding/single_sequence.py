@@ -56,17 +56,7 @@ class SingleSequenceSearch(Search):
             choose = self.choose or (lambda logits, rows, index: argmax(logits)[1])
             chosen = choose(self.constraints.without_repeats(logits, rows["ids"], index), rows, index)
         chosen = ops.cast(chosen, "int32")
-        ends = self.special.are_ends(chosen)
-        uncounted = rows["finished"]  # rows whose log probability does not change
-        if self.constraints.prompt is not None:
-            tokens, in_prompt = self.constraints.prompt_tokens(rows, index)
-            chosen = ops.where(in_prompt, tokens, chosen)
-            ends = ops.logical_and(ends, ops.logical_not(in_prompt))
-            uncounted = ops.logical_or(uncounted, in_prompt)
-        if self.constraints.forces_end:
-            must_end = self.constraints.must_end(rows, index)
-            chosen = ops.where(must_end, self.special.end, chosen)
-            uncounted = ops.logical_or(uncounted, must_end)
+        chosen, ends, uncounted = self.constrain(chosen, rows, index)
         if not is_largest:
             log_prob = log_prob + (take_per_row(logits, chosen[:, None]) - largest)[:, 0]
         chosen = self.special.with_one_end(chosen, ends)
@@ -79,3 +69,22 @@ class SingleSequenceSearch(Search):
             "finished": ops.logical_or(rows["finished"], ends),
         }
         return {**rows, **changes}, state
+
+    def constrain(self, chosen: Any, rows: Rows, index: Any) -> tuple[Any, Any, Any]:
+        """Returns tokens in which those that constraints require replace the chosen ones at `index`, int32.
+
+        Tokens, rows and index broadcast. Also returns which tokens end a sequence, and which do not change its log
+        probability because they are required or follow its end.
+        """
+        ends = self.special.are_ends(chosen)
+        uncounted = rows["finished"]
+        if self.constraints.prompt is not None:
+            tokens, in_prompt = self.constraints.prompt_tokens(rows, index)
+            chosen = ops.where(in_prompt, tokens, chosen)
+            ends = ops.logical_and(ends, ops.logical_not(in_prompt))
+            uncounted = ops.logical_or(uncounted, in_prompt)
+        if self.constraints.forces_end:
+            must_end = self.constraints.must_end(rows, index)
+            chosen = ops.where(must_end, self.special.end, chosen)
+            uncounted = ops.logical_or(uncounted, must_end)
+        return chosen, ends, uncounted

@@ -104,7 +104,8 @@ class SpeculativeSearch(SingleSequenceSearch):
         tokens, is_drafted = look_up(history, ops.shape(rows["context"])[1] + index, self.drafts.length)
         is_drafted = ops.logical_or(is_drafted, rows["finished"])
         if self.constraints.prompt is not None:
-            prompt, in_prompt = self._prompt_tokens(rows, index + ops.arange(self.drafts.length, dtype="int32"))
+            positions = ops.minimum(index + ops.arange(self.drafts.length, dtype="int32"), self.constraints.room - 1)
+            prompt, in_prompt = self.constraints.prompt_tokens(_with_positions(rows), positions)
             tokens = ops.where(in_prompt, prompt, tokens)
             is_drafted = ops.logical_or(is_drafted, in_prompt[:, 0])
         length = ops.minimum(self.drafts.length, self.constraints.room - index - 1)
@@ -160,21 +161,14 @@ class SpeculativeSearch(SingleSequenceSearch):
             log_probs = log_probs + (take_per_row(logits, chosen[:, None]) - largest)[:, 0]
         chosen = ops.cast(ops.reshape(chosen, (batch, num_tokens)), "int32")
         log_probs = ops.reshape(log_probs, (batch, num_tokens))
-        limits: Rows = {name: rows[name][:, None] for name in ("max_length", "prompt_length") if name in rows}
-        ends = self.special.are_ends(chosen)
-        if self.constraints.prompt is not None:
-            prompt, in_prompt = self._prompt_tokens(rows, positions)
-            chosen = ops.where(in_prompt, prompt, chosen)
-            ends = ops.logical_and(ends, ops.logical_not(in_prompt))
-            log_probs = ops.where(in_prompt, 0.0, log_probs)
-        if self.constraints.forces_end:
-            must_end = self.constraints.must_end(limits, positions)
-            chosen = ops.where(must_end, self.special.end, chosen)
-            log_probs = ops.where(must_end, 0.0, log_probs)
+        limits = _with_positions(rows)
+        chosen, ends, uncounted = self.constrain(chosen, limits, positions)
         chosen = self.special.with_one_end(chosen, ends)
-        return chosen, log_probs, ops.logical_or(ends, positions + 1 >= limits["max_length"])
+        ends = ops.logical_or(ends, positions + 1 >= limits["max_length"])
+        return chosen, ops.where(uncounted, 0.0, log_probs), ends
 
-    def _prompt_tokens(self, rows: Rows, positions: Any) -> tuple[Any, Any]:
-        """Returns the prompts' tokens at positions [T], [B, T], and which of them belong to the prompts, boolean."""
-        columns = ops.minimum(positions, ops.shape(rows["prompt"])[1] - 1)
-        return ops.take(rows["prompt"], columns, axis=1), positions < rows["prompt_length"][:, None]
+
+def _with_positions(rows: Rows) -> Rows:
+    """Returns the constraints of rows with an axis for several positions."""
+    names = {"max_length", "prompt_length", "finished"} & rows.keys()
+    return {**rows, **{name: rows[name][:, None] for name in names}}

@@ -30,12 +30,11 @@ def read_prompts(model: Any, state: Any, constraints: decoding.Constraints) -> t
     """
     if not model.can_rewind:
         return state, constraints
-    prompt, first = constraints.prompt, int(not model.start_symbol)
-    lengths = ops.sum(ops.cast(ops.not_equal(prompt, PAD), "int32"), axis=1)
+    prompt, lengths = constraints.prompt, constraints.by_row()["prompt_length"]
     shortest = ops.min(ops.append(lengths, ops.minimum(ops.shape(prompt)[1], constraints.room)))
     if model.start_symbol:
         prompt = ops.pad(prompt, ((0, 0), (1, 0)), constant_values=START)
-    state = model.read(prompt[:, : shortest - first], state)
+    state = model.read(prompt[:, : shortest - constraints.num_begun], state)
     return state, dataclasses.replace(constraints, num_begun=shortest)
 
 

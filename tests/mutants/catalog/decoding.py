@@ -22,8 +22,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "the last token that all prompts have is read twice",
         "zoo/inference/generator.py",
-        "prompt[:, : shortest - first]",
-        "prompt[:, : shortest - first + 1]",
+        "shortest - constraints.num_begun]",
+        "shortest - constraints.num_begun + 1]",
         ("tests/zoo/inference/test_language_model_run.py",),
     ),
     Mutant(

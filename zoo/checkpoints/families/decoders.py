@@ -7,7 +7,17 @@ import numpy as np
 
 from zoo.checkpoints.checkpoint import Checkpoint
 from zoo.checkpoints.families.base import ACTIVATIONS, Imported, Trained, Weights, paired
-from zoo.checkpoints.families.layouts import Columns, Layout, Mapped, Reordered, linear, normalization, rows_of_tokens
+from zoo.checkpoints.families.layouts import (
+    Columns,
+    Layout,
+    Mapped,
+    Reordered,
+    linear,
+    normalization,
+    read_mapped,
+    rows_of_tokens,
+    tables,
+)
 from zoo.checkpoints.families.rotary import SCALING, rope_parameters, rotary
 from zoo.checkpoints.tokenizers import decoder_files, text_tokenizer, unknown_of
 from zoo.checkpoints.vocabulary import NEW, Arrangement, arrange, others_as_option, written_ends
@@ -250,6 +260,37 @@ def ignore_repeated(checkpoint: Checkpoint, model: Any) -> None:
     if model.tied_embeddings:
         checkpoint.ignore("lm_head.weight")
     checkpoint.ignore(*(f"model.layers.{index}.self_attn.rotary_emb.inv_freq" for index in range(len(model.blocks))))
+
+
+def block_tensors(
+    model: Any, order: Arrangement, size: int, biased: Collection[str], norms: Sequence[str]
+) -> Iterator[Mapped]:
+    """Yields the tensors of a decoder with separate projections, and the variables that they are composed of.
+
+    Args:
+        model: The model.
+        order: Our order of the tokens.
+        size: The number of tokens in the checkpoint.
+        biased: The names of the projections that have biases.
+        norms: The names of the normalisations of a block.
+    """
+    yield from tables(model, order, size, *TABLES)
+    yield from projection_tensors(model, biased)
+    yield from qk_norm_tensors(model)
+    for index, block in enumerate(model.blocks):
+        for norm, name in zip(block.norms, norms, strict=True):
+            yield from normalization(f"model.layers.{index}.{name}", norm)
+    yield from normalization("model.norm", model.final_norm)
+
+
+def block_weights(
+    checkpoint: Checkpoint, model: Any, order: Arrangement, biased: Collection[str], norms: Sequence[str]
+) -> Weights:
+    """Yields our variables and their values from the tensors of `block_tensors`."""
+    size = checkpoint.option("vocab_size")
+    yield from read_mapped(checkpoint, block_tensors(model, order, size, biased, norms))
+    yield from missing_biases(model, biased)
+    ignore_repeated(checkpoint, model)
 
 
 def projection_tensors(model: Any, biased: Collection[str] = ()) -> Iterator[Mapped]:

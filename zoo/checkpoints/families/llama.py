@@ -3,7 +3,7 @@
 They have RMS norm, rotary positions, gated feed-forward networks and grouped heads.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from zoo.checkpoints.checkpoint import Checkpoint
@@ -23,22 +23,19 @@ from zoo.checkpoints.families.decoders import (
     FREE,
     QK_EPSILON,
     QKV,
-    TABLES,
     WINDOW_OPTIONS,
+    block_tensors,
+    block_weights,
     check_epsilon,
     decoder,
     decoder_config,
     decoder_tokenizer,
-    ignore_repeated,
-    missing_biases,
-    projection_tensors,
-    qk_norm_tensors,
     used_biases,
     whole_rotary,
     window_config,
     windows,
 )
-from zoo.checkpoints.families.layouts import Mapped, normalization, read_mapped, tables, write_mapped
+from zoo.checkpoints.families.layouts import write_mapped
 from zoo.checkpoints.families.rotary import check_scaling
 from zoo.checkpoints.vocabulary import Arrangement
 from zoo.errors import InputError
@@ -50,6 +47,7 @@ _QWEN = {
     "max_position_embeddings": 32768,
     "sliding_window": 4096,
 }
+_NORMS = ("input_layernorm", "post_attention_layernorm")
 _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "llama": {"bos_token_id": 1, "eos_token_id": 2},
     "mistral": {
@@ -198,7 +196,7 @@ def to_llama(trained: Trained) -> Exported:
             config["sliding_window"] = windowed["sliding_window"]
         else:
             config |= {**windowed, "use_sliding_window": True}
-    return Exported(config, write_mapped(tensors(model, order, order.size, biased)), files)
+    return Exported(config, write_mapped(block_tensors(model, order, order.size, biased, _NORMS)), files)
 
 
 def _kind(model: Any) -> tuple[str, set[str]]:
@@ -218,25 +216,4 @@ def _kind(model: Any) -> tuple[str, set[str]]:
 
 
 def _weights(checkpoint: Checkpoint, model: Any, order: Arrangement) -> Weights:
-    biased = _biased(checkpoint)
-    yield from read_mapped(checkpoint, tensors(model, order, checkpoint.option("vocab_size"), biased))
-    yield from missing_biases(model, biased)
-    ignore_repeated(checkpoint, model)
-
-
-def tensors(model: Any, order: Arrangement, size: int, biased: Collection[str]) -> Iterator[Mapped]:
-    """Yields the tensors of a Llama and the variables that they are composed of.
-
-    Args:
-        model: The model.
-        order: Our order of the tokens.
-        size: The number of tokens in the checkpoint.
-        biased: The names of the projections that have biases.
-    """
-    yield from tables(model, order, size, *TABLES)
-    yield from projection_tensors(model, biased)
-    yield from qk_norm_tensors(model)
-    for index, block in enumerate(model.blocks):
-        for norm, name in zip(block.norms, ("input_layernorm", "post_attention_layernorm"), strict=True):
-            yield from normalization(f"model.layers.{index}.{name}", norm)
-    yield from normalization("model.norm", model.final_norm)
+    return block_weights(checkpoint, model, order, _biased(checkpoint), _NORMS)

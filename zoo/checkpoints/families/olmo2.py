@@ -1,6 +1,5 @@
 """OLMo 2 (`olmo2`): Llama with norms after the parts of a block, and queries and keys normalised across heads."""
 
-from collections.abc import Collection, Iterator
 from typing import Any
 
 from zoo.checkpoints.checkpoint import Checkpoint
@@ -18,23 +17,21 @@ from zoo.checkpoints.families.decoders import (
     DEFAULTS,
     FREE,
     QK_EPSILON,
-    TABLES,
+    block_tensors,
+    block_weights,
     check_epsilon,
     decoder,
     decoder_config,
     decoder_tokenizer,
-    ignore_repeated,
-    missing_biases,
-    projection_tensors,
-    qk_norm_tensors,
     used_biases,
     whole_rotary,
 )
-from zoo.checkpoints.families.layouts import Mapped, normalization, read_mapped, tables, write_mapped
+from zoo.checkpoints.families.layouts import write_mapped
 from zoo.checkpoints.families.rotary import check_scaling
 from zoo.checkpoints.vocabulary import Arrangement
 from zoo.errors import InputError
 
+_NORMS = ("post_attention_layernorm", "post_feedforward_layernorm")
 _DEFAULTS = {**DEFAULTS, "vocab_size": 50304, "rms_norm_eps": 1e-5, "eos_token_id": 50279, "pad_token_id": 1}
 
 
@@ -87,29 +84,8 @@ def to_olmo2(trained: Trained) -> Exported:
         "hidden_act": activation_name("OLMo 2", options["activation"]),
         "attention_bias": bool(biased),
     }
-    return Exported(config, write_mapped(tensors(model, order, order.size, biased)), files)
+    return Exported(config, write_mapped(block_tensors(model, order, order.size, biased, _NORMS)), files)
 
 
 def _weights(checkpoint: Checkpoint, model: Any, order: Arrangement) -> Weights:
-    biased = _biased(checkpoint)
-    yield from read_mapped(checkpoint, tensors(model, order, checkpoint.option("vocab_size"), biased))
-    yield from missing_biases(model, biased)
-    ignore_repeated(checkpoint, model)
-
-
-def tensors(model: Any, order: Arrangement, size: int, biased: Collection[str]) -> Iterator[Mapped]:
-    """Yields the tensors of an OLMo 2 and the variables that they are composed of.
-
-    Args:
-        model: The model.
-        order: Our order of the tokens.
-        size: The number of tokens in the checkpoint.
-        biased: The names of the projections that have biases.
-    """
-    yield from tables(model, order, size, *TABLES)
-    yield from projection_tensors(model, biased)
-    yield from qk_norm_tensors(model)
-    for index, block in enumerate(model.blocks):
-        for norm, name in zip(block.norms, ("post_attention_layernorm", "post_feedforward_layernorm"), strict=True):
-            yield from normalization(f"model.layers.{index}.{name}", norm)
-    yield from normalization("model.norm", model.final_norm)
+    return block_weights(checkpoint, model, order, _biased(checkpoint), _NORMS)

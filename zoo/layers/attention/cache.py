@@ -123,11 +123,6 @@ def append(cache, memory):
     return {**buffers, "index": cache["index"] + ops.shape(memory["key"])[-2]}
 
 
-def can_shorten(cache):
-    """Returns whether `without_last` supports a cache: it grows, and holds nothing but keys and values."""
-    return cache.keys() == {"key", "value"}
-
-
 def without_last(cache, count):
     """Returns a growing cache of keys and values without its last `count` positions."""
     return {name: tensor[..., : ops.shape(tensor)[-2] - count, :] for name, tensor in cache.items()}

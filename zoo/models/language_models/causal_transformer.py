@@ -3,7 +3,6 @@
 import keras
 from keras import backend, ops
 
-from zoo.layers.attention.cache import can_shorten, without_last
 from zoo.layers.core.dropout import Dropout
 from zoo.layers.core.graphs import axis_size
 from zoo.layers.core.projections import apply_positionwise
@@ -11,7 +10,13 @@ from zoo.models.catalog.language_models import CausalLMOptions
 from zoo.models.language_models.base import LanguageModel
 from zoo.models.shared.base import build_all
 from zoo.models.shared.embeddings import ReversibleEmbedding, make_output, to_logits
-from zoo.models.shared.transformer_layers import TransformerLayers, decoding_cache, run_encoder_blocks
+from zoo.models.shared.transformer_layers import (
+    TransformerLayers,
+    can_rewind,
+    decoding_cache,
+    rewind,
+    run_encoder_blocks,
+)
 
 # Small, so that a new model with tied embeddings does not predict that each token is followed by itself.
 EMBEDDING_STDDEV = 0.02
@@ -147,8 +152,7 @@ class CausalLM(LanguageModel):
 
     @property
     def can_rewind(self):
-        return all(can_shorten(block.attention.create_cache(1)) for block in self.blocks)
+        return all(can_rewind(block.attention) for block in self.blocks)
 
     def rewind(self, state, count):
-        caches = [without_last(cache, count) for cache in state["caches"]]
-        return {"index": state["index"] - count, "caches": caches}
+        return rewind(state, count)

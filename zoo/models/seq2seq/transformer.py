@@ -5,7 +5,6 @@ import dataclasses
 import keras
 from keras import ops
 
-from zoo.layers.attention.cache import can_shorten, without_last
 from zoo.layers.core.dropout import Dropout
 from zoo.layers.core.graphs import axis_size
 from zoo.layers.core.projections import apply_positionwise
@@ -13,7 +12,13 @@ from zoo.models.catalog.transformers import EncoderDecoderOptions
 from zoo.models.seq2seq.base import Seq2SeqModel
 from zoo.models.shared.base import build_all, padding_mask
 from zoo.models.shared.embeddings import ReversibleEmbedding, make_output, readout_of, to_logits
-from zoo.models.shared.transformer_layers import TransformerLayers, decoding_cache, run_encoder_blocks
+from zoo.models.shared.transformer_layers import (
+    TransformerLayers,
+    can_rewind,
+    decoding_cache,
+    rewind,
+    run_encoder_blocks,
+)
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
@@ -191,8 +196,7 @@ class Transformer(Seq2SeqModel):
 
     @property
     def can_rewind(self):
-        return all(can_shorten(block.self_attention.create_cache(1)) for block in self.decoder_blocks)
+        return all(can_rewind(block.self_attention) for block in self.decoder_blocks)
 
     def rewind(self, state, count):
-        caches = [without_last(cache, count) for cache in state["caches"]]
-        return {"index": state["index"] - count, "caches": caches}
+        return rewind(state, count)

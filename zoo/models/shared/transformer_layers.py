@@ -6,6 +6,7 @@ import keras
 
 from zoo import layers
 from zoo.errors import InputError
+from zoo.layers.attention.cache import without_last
 from zoo.layers.core.feed_forward import get_activation
 from zoo.layers.core.normalization import make_normalization
 from zoo.models.shared.attention_options import WITHOUT_HEADS
@@ -305,3 +306,16 @@ def decoding_cache(attention, batch_size, max_length):
     if isinstance(max_length, int) and reach is not None and attention.kept_first + reach < max_length:
         return attention.create_cache(batch_size, rolling=True)
     return attention.create_cache(batch_size, max_length)
+
+
+def can_rewind(attention):
+    """Returns whether `rewind` supports the cache of a decoder's self-attention: keys and values of all positions."""
+    return isinstance(attention, layers.BaseAttention) and (
+        type(attention).create_cache is layers.BaseAttention.create_cache
+    )
+
+
+def rewind(state, count):
+    """Returns the decoding state before the last `count` tokens, if its caches grow."""
+    caches = [without_last(cache, count) for cache in state["caches"]]
+    return {"index": state["index"] - count, "caches": caches}
