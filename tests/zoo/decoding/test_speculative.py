@@ -63,6 +63,7 @@ def searches(draw):
 
 @settings(deadline=None, max_examples=12)
 @example((3, 24, [24], {}, 4, [], False, False))
+@example((3, 24, [24, 24], {}, 3, [], False, False))  # two rows whose drafts are confirmed to different lengths
 @given(searches())
 def test_answers_are_those_without_drafts(case):
     seed, room, limits, options, length, context, draws, has_other_ends = case
