@@ -33,7 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--mutate",
         action="store_true",
-        help="change every key of config.json instead: ours must agree with the reference, or refuse the key by name",
+        help="change every key of config.json and every step of tokenizer.json instead (with --only ids those alone): "
+        "ours must agree with the reference, or refuse the change by name",
     )
     parser.add_fresh()
     parser.add_argument("--quick", action="store_true", help="a tenth of the inputs; writes no page")
@@ -52,9 +53,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     chosen = parser.choose("family", options.family, FAMILIES, lambda family: family.name)
     if options.mutate:
-        from benchmarks.parity.mutations import mutate
+        from benchmarks.parity.mutate import FILES, mutate
 
-        return mutate(options.pretrained, chosen, options.output)
+        files = ["tokenizer.json"] if options.only else list(FILES)
+        return mutate(options.pretrained, chosen, files, options.output)
     from benchmarks.parity.command import run
 
     return run(options, chosen, shlex.join(["python", "-m", "benchmarks.parity", *(_shown(options))]))

@@ -19,6 +19,7 @@ from benchmarks.parity.vocabularies import (
     gpt2_vocabulary,
     load_fast,
     load_pieces,
+    modern_vocabulary,
     piece_vocabulary,
 )
 
@@ -105,7 +106,7 @@ def _llama_like(kind: str, pretrained: Path, folder: Path) -> Reference:
     import transformers
 
     if kind in ("Olmo2", "Qwen2", "Qwen3", "SmolLM3"):
-        tokenizer = gpt2_vocabulary(pretrained)
+        tokenizer = modern_vocabulary(pretrained, kind.startswith("Qwen"))
         tokenizer.save(str(folder / "tokenizer.json"))
         vocabulary, size = fast_vocabulary(tokenizer), tokenizer.get_vocab_size()
         start, end = None, tokenizer.token_to_id("<|endoftext|>")
@@ -283,9 +284,9 @@ FAMILIES = [
     Family("Gemma 2", "language_model", _LLAMA, _of(_llama_like, "Gemma2")),
     Family("Gemma 3", "language_model", _LLAMA, _of(_llama_like, "Gemma3")),
     Family("Phi-3", "language_model", _LLAMA, _of(_llama_like, "Phi3")),
-    Family("OLMo 2", "language_model", _GPT2, _of(_llama_like, "Olmo2")),
+    Family("OLMo 2", "language_model", _GPT2, _of(_llama_like, "Olmo2"), vocabulary="GPT-2, words as GPT-4's"),
     Family("SmolLM3", "language_model", _GPT2, _of(_llama_like, "SmolLM3")),
-    Family("Qwen2", "language_model", _GPT2, _of(_llama_like, "Qwen2")),
+    Family("Qwen2", "language_model", _GPT2, _of(_llama_like, "Qwen2"), vocabulary="GPT-2, words as Qwen's"),
     Family("Qwen3", "language_model", _GPT2, _of(_llama_like, "Qwen3")),
     Family("OPUS-MT en-mg", "seq2seq", _MG, _of(_marian, "opus-mt-en-mg"), vocabulary="OPUS-MT en-mg"),
     Family("OPUS-MT en-pt", "seq2seq", _PT, _of(_marian, "opus-mt-en-pt"), vocabulary="OPUS-MT en-pt"),

@@ -9,9 +9,7 @@ import dataclasses
 import json
 import os
 import shutil
-import tempfile
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +20,6 @@ from benchmarks.parity.families import Family
 from benchmarks.parity.hugging_face import functions
 from benchmarks.parity.measure import Comparison
 from benchmarks.parity.reference import MAX_LENGTH, Reference
-from benchmarks.runner.command import write
 from training.importing.workdir import import_checkpoint
 from zoo.errors import InputError
 
@@ -161,27 +158,3 @@ def _outcome(folder: Path, key: str, family: Family, reference: Reference, load:
     except Exception as error:  # an imported model must be usable
         return f"{WRONG}: {type(error).__name__}: {str(error)[:80]}"
     return AGREE
-
-
-def mutate(pretrained: Path, families: Sequence[Family], output: Path | None) -> int:
-    """Prints and writes a table for each family with a `config.json`; returns 1 if ours is wrong anywhere."""
-    tables = []
-    for family in families:
-        if family.source == "hf":
-            with tempfile.TemporaryDirectory() as folder:
-                tables.append(table(family.name, run(family, pretrained, Path(folder))))
-            print(tables[-1], flush=True)
-    write("\n".join(tables), output)
-    return int(any(WRONG in text for text in tables))
-
-
-def table(family: str, outcomes: list[tuple[str, str, str]]) -> str:
-    """Returns the outcomes as Markdown: their numbers, and those that are wrong or do not name the key."""
-    counts = Counter(outcome.partition(":")[0] for *_, outcome in outcomes)
-    parts = ", ".join(f"{count} {name}" for name, count in counts.most_common())
-    bad = [row for row in outcomes if row[2].startswith((WRONG, UNNAMED))]
-    lines = [f"**{family}**: {len(outcomes)} changes: {parts}.", ""]
-    if bad:
-        lines += ["| key | changed to | outcome |", "|---|---|---|"]
-        lines += [f"| `{key}` | `{value}` | {outcome} |" for key, value, outcome in bad] + [""]
-    return "\n".join(lines)

@@ -41,6 +41,28 @@ def gpt2_vocabulary(pretrained: Path) -> Any:
     return GPT2TokenizerFast(**{name: str(path) for name, path in files.items()}).backend_tokenizer
 
 
+_WORDS = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+
+
+def modern_vocabulary(pretrained: Path, is_qwen: bool) -> Any:
+    """Returns GPT-2's pieces with the words of Qwen, or of GPT-4, as Llama 3 and OLMo 2 have them; and added tokens."""
+    from tokenizers import AddedToken, Regex, Tokenizer, normalizers, pre_tokenizers
+
+    described = json.loads(gpt2_vocabulary(pretrained).to_str())
+    described["model"]["ignore_merges"] = not is_qwen
+    tokenizer = Tokenizer.from_str(json.dumps(described))
+    split = pre_tokenizers.Split(Regex(_WORDS.replace("{1,3}", "") if is_qwen else _WORDS), "isolated")
+    levels = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, levels])
+    if is_qwen:
+        tokenizer.normalizer = normalizers.NFC()
+    tokenizer.add_tokens([AddedToken(text, normalized=False) for text in ("<think>", "</think>", "...")])
+    return tokenizer
+
+
 def load_pieces(path: Path) -> sentencepiece.SentencePieceProcessor:
     """Returns a model of SentencePiece."""
     return sentencepiece.SentencePieceProcessor(model_file=str(path))

@@ -1,6 +1,8 @@
 """Models written as the hub has them: the tensors that they came with, and the same models when they come in again."""
 
 import functools
+import json
+import shutil
 
 import numpy as np
 import pytest
@@ -11,12 +13,14 @@ from support.tiers import nightly_unless
 import zoo
 from training.importing.workdir import import_checkpoint
 from zoo.checkpoints.checkpoint import Checkpoint
+from zoo.checkpoints.decoder_tokenizers import begins_texts, decoder_files, text_tokenizer
 from zoo.checkpoints.families.layouts import Columns, Copies, Scaled, Shifted
 from zoo.checkpoints.safetensors_file import SafetensorsFile
-from zoo.checkpoints.tokenizers import decoder_files
+from zoo.checkpoints.vocabulary import Arrangement
 from zoo.errors import InputError
 from zoo.text import ByteLevelBPETokenizer
-from zoo.text.byte_level_bpe import byte_alphabet
+from zoo.text.byte_level_bpe import AddedToken, byte_alphabet
+from zoo.text.word_splits import WORD_RULES
 from zoo.vocabulary import PAD, SPECIAL_PIECES, START
 
 TEXTS = ["", " a man  rides", "it's 25 €", "ein Mann 😀", "naïve\tcafé"]
@@ -52,13 +56,11 @@ REFUSED = {
     "llama": [
         ({"scale_embeddings": True}, "Llama", "scale_embeddings=True"),
         ({"rope_scaling": "yarn"}, "rope_scaling none, linear, llama3"),
-        ({"start_symbol": False}, "tokenizer", "start_symbol=True"),
         ({"visibility": "window"}, "Mistral", "no biases"),
     ],
     "gemma2": [
         ({"scale_embeddings": False}, "Gemma 2", "scale_embeddings=True"),
         ({"visibility": "dilated"}, "full or window", "visibility='dilated'"),
-        ({"start_symbol": False}, "Gemma 2", "start_symbol=True"),
     ],
     "qwen3": [({"epsilon": 1e-5}, "qk_norm", "epsilon=1e-06")],
     "gemma3_text": [
@@ -285,12 +287,28 @@ def test_layouts_lead_out_as_they_lead_in():
         Copies(2, Columns()).join([one, other])
 
 
-def test_a_run_of_spaces_and_a_piece_of_as_many_are_two_tokens():
-    pieces = [*SPECIAL_PIECES[:3], *byte_alphabet(), "ĠĠ", "ĠĠ"]  # as Pythia has them
-    tokenizer = ByteLevelBPETokenizer(pieces, [("Ġ", "Ġ")], runs=[len(pieces) - 1])
-    files, _, _ = decoder_files(tokenizer, [], "GPT-NeoX")
-    vocabulary = files["tokenizer.json"]["model"]["vocab"]
-    assert (vocabulary["ĠĠ"], vocabulary["  "]) == (len(pieces) - 2, len(pieces) - 1)
+@pytest.mark.parametrize("words", WORD_RULES)
+def test_byte_level_tokenizers_come_in_again(words, tmp_path):
+    texts = ["", "<b>é", "a  12345\n\n it'S", "x<b>  <b>e\u0301ab"]
+    for compose, whole_words, begins in ((False, True, True), (True, False, False)):
+        # Two spaces are a piece and another token, as in Pythia.
+        pieces = [*SPECIAL_PIECES[:3], *byte_alphabet(), "ĠĠ", "ab", "", "", ""]
+        added = [AddedToken("  ", 261, True), AddedToken("<b>", 262, False), AddedToken("é", 263, True)]
+        tokenizer = ByteLevelBPETokenizer(pieces, [("Ġ", "Ġ")], (), None, added, compose, words, whole_words)
+        files, order = decoder_files(tokenizer, [], "Llama", begins)
+        for name, content in files.items():
+            (tmp_path / name).write_text(json.dumps(content), encoding="utf-8")
+        vocabulary = files["tokenizer.json"]["model"]["vocab"]
+        assert vocabulary["ĠĠ"] == 259 and "  " not in vocabulary
+        (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama"}), encoding="utf-8")
+        shutil.copy(checkpoints.FIXTURES / "llama" / "model.safetensors", tmp_path)
+        checkpoint = Checkpoint(tmp_path)
+        again = text_tokenizer(checkpoint, Arrangement(order.original_ids))
+        assert again.encode(texts) == tokenizer.encode(texts)
+        assert again.decode(again.encode(texts)) == tokenizer.decode(tokenizer.encode(texts))
+        options = [(one.added, one.compose, one.words, one.whole_words) for one in (tokenizer, again)]
+        assert options[0] == options[1]
+        assert begins_texts(checkpoint, order.original_ids[START]) == begins
 
 
 @pytest.mark.weekly

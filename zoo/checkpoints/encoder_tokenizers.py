@@ -4,12 +4,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from zoo.checkpoints.byte_level_tokenizers import byte_level, byte_level_files
 from zoo.checkpoints.checkpoint import Checkpoint
 from zoo.checkpoints.tokenizers import (
     added_token_error,
     added_tokens_of,
-    byte_level,
-    byte_level_files,
     check_special,
     content_of,
     tokenizer_config,

@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from zoo.checkpoints.byte_level_tokenizers import described_byte_level
 from zoo.checkpoints.checkpoint import check_content
-from zoo.checkpoints.tokenizers import described_byte_level, model_kind
+from zoo.checkpoints.tokenizers import model_kind
 from zoo.checkpoints.vocabulary import NEW, Arrangement, arrange
 from zoo.checkpoints.wordpiece import described_wordpiece
 from zoo.errors import InputError

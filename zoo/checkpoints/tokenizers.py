@@ -1,7 +1,7 @@
 """Reads the tokenizer files of checkpoints as our tokenizers, and writes them."""
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ from zoo.checkpoints.sentencepiece_writer import described_sentencepiece
 from zoo.checkpoints.vocabulary import NEW, Arrangement
 from zoo.errors import InputError
 from zoo.text import (
-    ByteLevelBPETokenizer,
     CharTokenizer,
     MappedSubwordTokenizer,
     ReorderedSubwordTokenizer,
@@ -20,78 +19,11 @@ from zoo.text import (
     Tokenizer,
     WordTokenizer,
 )
-from zoo.text.byte_level_bpe import byte_alphabet
 from zoo.text.reordered_subwords import UNUSED
 from zoo.text.subwords import read_model
 from zoo.vocabulary import END, PAD, SPECIAL_PIECES, START, UNKNOWN
 
 _CONFIG, _ADDED, _PIECES = "tokenizer_config.json", "added_tokens.json", "spiece.model"
-# Options of a BPE whose pieces are not made of bytes, or that merges them differently.
-_OTHER_BPE = ("dropout", "byte_fallback", "ignore_merges", "continuing_subword_prefix", "end_of_word_suffix")
-
-
-def byte_level(checkpoint: Checkpoint, order: Arrangement, special: Collection[int] = ()) -> ByteLevelBPETokenizer:
-    """Returns the byte-level tokenizer of `tokenizer.json`, or of `vocab.json` and `merges.txt`.
-
-    Args:
-        checkpoint: The checkpoint.
-        order: Our order of the ids.
-        special: Ids of special tokens, besides those that `tokenizer.json` marks as special.
-
-    Raises:
-        InputError: If the files are missing or contradict each other, or split text differently from GPT-2.
-    """
-    if (checkpoint.path / "tokenizer.json").is_file():
-        path = checkpoint.path / "tokenizer.json"
-        return described_byte_level(path, checkpoint.json(path.name), order, special)
-    vocabulary = checkpoint.json("vocab.json")
-    lines = checkpoint.file("merges.txt").read_text(encoding="utf-8").split("\n")
-    merges = [line.split(" ") for line in lines if line and not line.startswith("#version")]
-    check_added(checkpoint, vocabulary)
-    if tokenizer_config(checkpoint).get("add_prefix_space"):
-        raise InputError(f"{checkpoint.path / _CONFIG}: add_prefix_space must be false to be imported. Received: true.")
-    return _byte_level_bpe(checkpoint.path, order, vocabulary, merges, special)
-
-
-def described_byte_level(
-    path: Path, described: Mapping[str, Any], order: Arrangement, special: Collection[int] = ()
-) -> ByteLevelBPETokenizer:
-    """Returns the byte-level tokenizer that a `tokenizer.json` describes.
-
-    Args:
-        path: The file, for the error.
-        described: The content of the file.
-        order: Our order of the ids.
-        special: Ids of special tokens, besides those that the file marks as special.
-
-    Raises:
-        InputError: If it is another kind of tokenizer, or splits text differently from GPT-2.
-    """
-    splits, normalizer = described.get("pre_tokenizer") or {}, described.get("normalizer") or {}
-    model, levels = described.get("model") or {}, {"type": "ByteLevel", "use_regex": True, "add_prefix_space": False}
-    received_levels = {"type": None, "use_regex": True, "add_prefix_space": False, **splits}
-    kind = model_kind(model)
-    unsupported = [
-        f"{name}={received!r}"
-        for name, received, is_supported in (
-            ("model.type", kind, kind == "BPE"),
-            *((f"model.{name}", model.get(name), not model.get(name)) for name in _OTHER_BPE),
-            ("pre_tokenizer", splits, {key: received_levels[key] for key in levels} == levels),
-            ("normalizer", normalizer, normalizer.get("type") in (None, "NFC")),
-        )
-        if not is_supported
-    ]
-    if unsupported:
-        raise InputError(
-            f"{path}: only byte-level BPE with GPT-2's rule for words is supported, with or without NFC. "
-            f"Received: {', '.join(unsupported)[:300]}."
-        )
-    merges = [pair.split(" ") if isinstance(pair, str) else list(pair) for pair in model["merges"]]
-    added = described.get("added_tokens") or []
-    special = {*special, *(token["id"] for token in added if token["special"])}
-    runs = _runs(path, {token["content"]: token["id"] for token in added if not token["special"]})
-    vocabulary = {**model["vocab"], **{token["content"]: token["id"] for token in added if token["special"]}}
-    return _byte_level_bpe(path, order, vocabulary, merges, special, runs, normalizer.get("type") == "NFC")
 
 
 def model_kind(model: Mapping[str, Any]) -> str | None:
@@ -99,29 +31,6 @@ def model_kind(model: Mapping[str, Any]) -> str | None:
     if "type" in model:
         return str(model["type"])
     return "BPE" if "merges" in model else "WordPiece" if "max_input_chars_per_word" in model else None
-
-
-def _byte_level_bpe(
-    path: Path,
-    order: Arrangement,
-    vocabulary: Mapping[str, int],
-    merges: Sequence[Sequence[str]],
-    special: Collection[int] = (),
-    runs: Sequence[int] = (),
-    compose: bool = False,
-) -> ByteLevelBPETokenizer:
-    size = max(order.original_ids) + 1
-    pieces = {index: piece for piece, index in vocabulary.items()}
-    if beyond := [piece for piece, index in vocabulary.items() if index >= size]:
-        raise InputError(f"{path}: the model has no token for {beyond[0]!r} of the vocabulary.")
-    pieces |= {index: byte_alphabet()[ord(" ")] * length for length, index in enumerate(runs, start=2)}
-    controls = [  # special tokens, and rows that only pad the table of embeddings
-        ours for ours, original in enumerate(order.original_ids) if original in special or original not in pieces
-    ]
-    texts = order.pieces([pieces.get(index, UNUSED) for index in range(size)])
-    ours = {original: index for index, original in enumerate(order.original_ids)}
-    our_runs = [ours[index] for index in runs]
-    return ByteLevelBPETokenizer(texts, merges, controls, order.original_ids, our_runs, compose)
 
 
 def tokenizer_config(checkpoint: Checkpoint) -> dict[str, Any]:
@@ -150,15 +59,6 @@ def check_added(checkpoint: Checkpoint, vocabulary: Mapping[str, int]) -> None:
 def added_token_error(path: Path, token: str) -> InputError:
     """Returns the error for a token that a file adds to a vocabulary."""
     return InputError(f"{path}: tokens that are added to the vocabulary are not supported. Received: {token!r}.")
-
-
-def _runs(path: Path, added: Mapping[str, int]) -> list[int]:
-    """Returns the ids of the tokens of two spaces, three, and so on; no other ordinary token may be added."""
-    runs = [added[" " * length] for length in range(2, len(added) + 2) if " " * length in added]
-    if len(runs) != len(added):
-        other = next(text for text, index in added.items() if index not in runs)
-        raise InputError(f"{path}: added tokens must be special, or runs of spaces. Received: {other!r}.")
-    return runs
 
 
 def mapped_subwords(
@@ -344,104 +244,8 @@ def added_tokens_of(checkpoint: Checkpoint) -> Iterator[tuple[Path, str, int, bo
             yield checkpoint.path / "tokenizer.json", token["content"], token["id"], bool(token.get("special"))
 
 
-def text_tokenizer(checkpoint: Checkpoint, order: Arrangement) -> Tokenizer:
-    """Returns the tokenizer of a decoder: SentencePiece of `tokenizer.model`, or byte-level of `tokenizer.json`.
-
-    Raises:
-        InputError: If both are missing, or the second splits text differently from GPT-2.
-    """
-    if (checkpoint.path / "tokenizer.model").is_file():
-        return reordered_subwords(checkpoint, "tokenizer.model", order)
-    return byte_level(checkpoint, order)
-
-
 _SENTINELS = 100
 """Number of the sentinels of T5, `<extra_id_0>` and so on, whose rows follow the pieces."""
-_AS_THEY_ARE = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-_END = "<|endoftext|>"
-_START = "<|startoftext|>"
-
-
-def decoder_files(
-    tokenizer: Tokenizer, tables: Sequence[np.ndarray], family: str
-) -> tuple[dict[str, Any], Arrangement, bool]:
-    """Returns the files of a decoder's tokenizer by name, the order of ids, and whether texts begin with a start token.
-
-    Args:
-        tokenizer: A tokenizer of one of the kinds that `text_tokenizer` returns.
-        tables: The matrices with a row for each token, see `Arrangement.with_start`.
-        family: The name of the family, for the error.
-
-    Raises:
-        InputError: If the tokenizer is of another kind.
-    """
-    if isinstance(tokenizer, ReorderedSubwordTokenizer):
-        order = Arrangement(tokenizer.model_ids).complete(pad=False).with_start(tables)
-        pieces, ids = read_model(tokenizer.model).id_to_piece, tokenizer.model_ids
-        names = {START: _START, END: _END, **tokenizer.names}
-        special = {ours: names[ours] if ids[ours] < 0 else pieces(ids[ours]) for ours in (START, END)}
-        added = {
-            str(order.original_ids[ours]): {"content": name, "special": True, **_AS_THEY_ARE}
-            for ours, name in special.items()
-            if ids[ours] < 0
-        }
-        config = {
-            "tokenizer_class": "LlamaTokenizer",
-            "add_bos_token": True,
-            "add_eos_token": False,
-            "bos_token": special[START],
-            "eos_token": special[END],
-            "unk_token": pieces(ids[UNKNOWN]),
-            "clean_up_tokenization_spaces": False,
-            **({"added_tokens_decoder": added} if added else {}),
-        }
-        return {"tokenizer.model": tokenizer.model, "tokenizer_config.json": config}, order, True
-    if isinstance(tokenizer, ByteLevelBPETokenizer):
-        order = Arrangement(tokenizer.original_ids).with_start(tables)
-        return byte_level_files(tokenizer, order), order, False
-    kinds = " or ".join(kind.kind for kind in (ReorderedSubwordTokenizer, ByteLevelBPETokenizer))
-    raise InputError(f"The tokenizer of {family} must be {kinds}. Received: tokenizer={tokenizer.kind!r}.")
-
-
-def byte_level_files(
-    tokenizer: ByteLevelBPETokenizer, order: Arrangement, special: Mapping[int, str] | None = None
-) -> dict[str, Any]:
-    """Returns the files of a byte-level tokenizer by name; they add no tokens around texts.
-
-    Args:
-        tokenizer: The tokenizer.
-        order: The order of our tokens.
-        special: The names of start, end and perhaps padding, by our id.
-    """
-    ids = order.original_ids
-    vocabulary, merges = tokenizer.vocabulary()
-    special = special or {START: _START, END: _END}
-    names = {ids[ours]: name for ours, name in special.items()}  # the end's name for a token that is both
-    table = tokenizer.piece_table()
-    names |= {ids[i]: table[i] for i in tokenizer.controls if i > END and table[i] != UNUSED}
-    runs = {ids[index]: " " * length for length, index in enumerate(tokenizer.runs, start=2)}
-    pieces = {i: piece for piece, i in vocabulary.items()} | names | runs
-    as_they_are = dict.fromkeys(("single_word", "lstrip", "rstrip"), False)
-    levels = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
-    described = {
-        "version": "1.0",
-        "added_tokens": [
-            {"id": i, "content": text, **as_they_are, "normalized": i in runs, "special": i in names}
-            for i, text in sorted({**names, **runs}.items())
-        ],
-        "normalizer": {"type": "NFC"} if tokenizer.compose else None,
-        "pre_tokenizer": levels,
-        "post_processor": None,
-        "decoder": levels,
-        "model": {"type": "BPE", "vocab": {pieces[i]: i for i in sorted(pieces)}, "merges": merges},
-    }
-    config = {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "bos_token": names[ids[START]],
-        "eos_token": special[END],
-        "clean_up_tokenization_spaces": False,
-    }
-    return {"tokenizer.json": described, "tokenizer_config.json": config}
 
 
 def t5_files(tokenizers: Mapping[str, Tokenizer], tables: Sequence[np.ndarray]) -> tuple[dict[str, Any], Arrangement]:

@@ -75,6 +75,9 @@ def described_wordpiece(
             raise InputError(f"{path}: {part} must be {expected} to be imported. Received: {received}.")
     start, end = (content_of(config.get(key, BERT_NAMES[key])) for key in ("cls_token", "sep_token"))
     check_special(path, described.get("post_processor") or {}, start, end)
+    unknown = content_of(config.get("unk_token", BERT_NAMES["unk_token"]))
+    if (received := described["model"].get("unk_token", unknown)) != unknown:
+        raise InputError(f"{path}: model.unk_token must be {unknown} to be imported. Received: {received}.")
     vocabulary, longest = described["model"]["vocab"], described["model"].get("max_input_chars_per_word", 100)
     for token in described.get("added_tokens") or []:
         if not token["special"] or vocabulary.get(token["content"]) != token["id"]:

@@ -1,15 +1,16 @@
 """Byte-level BPE, the tokenizer of GPT-2 and later models."""
 
+import functools
 import heapq
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Self
 
 from zoo.errors import InputError
 from zoo.text.base import Tokenizer, saved_list, without_surrogates
 from zoo.text.composition import composed
-from zoo.text.word_splits import word_pattern
+from zoo.text.word_splits import GPT2, WORD_RULES, word_pattern
 from zoo.vocabulary import END, PAD, SPECIAL_PIECES, START
 
 _MAX_CACHED_WORDS = 1 << 16
@@ -24,11 +25,29 @@ def byte_alphabet() -> tuple[str, ...]:
     return tuple(chr(byte) if byte in _PRINTABLE else chr(0x100 + others.index(byte)) for byte in range(256))
 
 
+_ALPHABET = byte_alphabet()
+
+
+class AddedToken(NamedTuple):
+    """A token that was added to a vocabulary.
+
+    Attributes:
+        text: Its text.
+        token_id: Its id.
+        is_composed: Whether it is found after texts are composed, instead of before.
+    """
+
+    text: str
+    token_id: int
+    is_composed: bool
+
+
 class ByteLevelBPETokenizer(Tokenizer):
     """Splits words into UTF-8 bytes, and repeatedly merges the adjacent pair of the earliest learned merge.
 
     Every text has distinct ids; there is no unknown token, and id 3 is an ordinary token. See `zoo.text.word_splits`
-    for the words. With `runs`, runs of spaces are tokens, separate from the words around them.
+    for the words. Texts of the `added` tokens are separated from their surroundings first; of two that begin at one
+    place, the longer.
 
     Args:
         pieces: The vocabulary: a piece for each id, its bytes encoded by `byte_alphabet`. The first three are those of
@@ -36,11 +55,14 @@ class ByteLevelBPETokenizer(Tokenizer):
         merges: The pairs of pieces that are merged, in the order in which they were learned.
         controls: Ids of further pieces that are not text: no text is encoded to them, and they decode to nothing.
         original_ids: The id of each piece in the original vocabulary, −1 for none. Default: the same ids.
-        runs: Ids of the tokens for runs of two spaces, three, and so on.
+        added: The tokens that were added to the vocabulary; their pieces are empty unless they were pieces before.
         compose: Whether text is composed first (`zoo.text.composition`); different texts may then have the same ids.
+        words: The name of the rule for words, one of `zoo.text.word_splits.WORD_RULES`.
+        whole_words: Whether a word that is a piece is that token, even if its merges lead to others (Llama 3).
 
     Raises:
-        InputError: A byte or the result of a merge has no piece, or a piece is repeated or not a sequence of bytes.
+        InputError: A byte or the result of a merge has no piece, a piece is repeated or not a sequence of bytes, or
+            there is no such rule.
 
     Reference:
         Sennrich et al. 2016, "Neural Machine Translation of Rare Words with Subword Units", section 3.2 (merges),
@@ -56,12 +78,17 @@ class ByteLevelBPETokenizer(Tokenizer):
         merges: Iterable[Sequence[str]],
         controls: Iterable[int] = (),
         original_ids: Sequence[int] | None = None,
-        runs: Sequence[int] = (),
+        added: Iterable[AddedToken] = (),
         compose: bool = False,
+        words: str = GPT2,
+        whole_words: bool = False,
     ):
         super().__init__()
-        self.runs, self.compose = tuple(runs), compose
-        self._run_ids = {" " * length: index for length, index in enumerate(self.runs, start=2)}
+        self.added, self.compose, self.words, self.whole_words = tuple(added), compose, words, whole_words
+        if words not in WORD_RULES:
+            raise InputError(f"`words` must be one of {', '.join(WORD_RULES)}. Received: {words!r}.")
+        self.added_ids = {token.text: token.token_id for token in self.added}
+        """The id of each added token, by its text."""
         self.controls = frozenset(controls) | {PAD, START, END}
         self._saved_pieces = tuple(pieces)
         self.original_ids = tuple(range(len(self._saved_pieces)) if original_ids is None else original_ids)
@@ -70,7 +97,8 @@ class ByteLevelBPETokenizer(Tokenizer):
                 f"`original_ids` must contain one id for each of {len(self._saved_pieces)} pieces. "
                 f"Received: {len(self.original_ids)}."
             )
-        ids = self._ids_of_text()
+        self.ids = ids = self._ids_of_text()
+        """The id of each piece that occurs in texts, without `added` ones that were no pieces before."""
         self._surfaces = self._bytes_of_pieces()
         self.byte_ids = tuple(
             PAD if byte in _NEVER_IN_UTF8 and character not in ids else self._id(ids, character, "a byte")
@@ -88,7 +116,7 @@ class ByteLevelBPETokenizer(Tokenizer):
     def _ids_of_text(self) -> dict[str, int]:
         ids: dict[str, int] = {}
         for index, piece in enumerate(self._saved_pieces):
-            if index in self.controls or index in self.runs:
+            if index in self.controls or not piece:
                 continue
             if ids.setdefault(piece, index) != index:
                 raise InputError(f"The pieces of a vocabulary must be distinct. Received: {piece!r} twice.")
@@ -97,12 +125,17 @@ class ByteLevelBPETokenizer(Tokenizer):
     def _bytes_of_pieces(self) -> tuple[bytes, ...]:
         values = {character: byte for byte, character in enumerate(byte_alphabet())}
         try:
-            return tuple(
+            surfaces = [
                 b"" if index in self.controls else bytes(values[character] for character in piece)
                 for index, piece in enumerate(self._saved_pieces)
-            )
+            ]
         except KeyError as error:
             raise InputError(f"A piece of a byte-level vocabulary contains {error}, which encodes no byte.") from None
+        for token in self.added:  # decoded like pieces where possible, as in the reference
+            is_piece = all(character in values for character in token.text)
+            surface = bytes(values[character] for character in token.text) if is_piece else token.text.encode()
+            surfaces[token.token_id] = surface
+        return tuple(surfaces)
 
     @staticmethod
     def _id(ids: dict[str, int], piece: str, of: str) -> int:
@@ -114,43 +147,78 @@ class ByteLevelBPETokenizer(Tokenizer):
     def from_saved(cls, state: Mapping[str, Any], read: Callable[[str], bytes]) -> Self:
         merges = [pair.split(" ") for pair in saved_list(state, "merges")]
         controls, original_ids = (saved_list(state, name) for name in ("controls", "original_ids"))
-        runs, compose = state.get("runs", ()), bool(state.get("compose"))
-        return cls(saved_list(state, "pieces"), merges, controls, original_ids, runs, compose)
+        pieces, runs = saved_list(state, "pieces"), state.get("runs", ())  # older files have only runs of spaces
+        added = [AddedToken(" " * length, index, True) for length, index in enumerate(runs, start=2)]
+        pieces = ["" if index in runs else piece for index, piece in enumerate(pieces)]
+        added += [AddedToken(*token) for token in state.get("added", ())]
+        options = {name: state[name] for name in ("compose", "words", "whole_words") if name in state}
+        return cls(pieces, merges, controls, original_ids, added, **options)
 
     @property
     def vocab_size(self) -> int:
         return len(self._saved_pieces)
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        valid = map(without_surrogates, texts)
-        return [
-            [i for word in self._words(composed(text) if self.compose else text) for i in self._word_ids(word)]
-            for text in valid
-        ]
+        return [list(self._ids(without_surrogates(text))) for text in texts]
 
-    def _words(self, text: str) -> list[str]:
-        find = word_pattern().findall
-        if not self.runs:
-            return find(text)
-        parts = re.split(f"( {{2,{len(self.runs) + 1}}})", text)
-        return [word for part in parts for word in ([part] if part in self._run_ids else find(part))]
+    def _ids(self, text: str) -> Iterator[int]:
+        find = word_pattern(self.words).findall
+        for part, index in self._parts(text, is_composed=False):
+            if index is not None:
+                yield index
+                continue
+            for inner, inner_index in self._parts(composed(part) if self.compose else part, is_composed=True):
+                if inner_index is not None:
+                    yield inner_index
+                    continue
+                for word in find(inner):
+                    yield from self._word_ids(word)
+
+    def _parts(self, text: str, is_composed: bool) -> Iterator[tuple[str, int | None]]:
+        """Yields the parts of a text between added tokens, and the tokens with their ids."""
+        pattern = self._patterns[is_composed]
+        for place, part in enumerate(pattern.split(text) if pattern else [text]):
+            yield part, self.added_ids[part] if place % 2 else None
+
+    @property
+    def is_basic(self) -> bool:
+        """Whether it is a tokenizer of GPT-2, whose files have only pieces and merges."""
+        return self.words == GPT2 and not (self.added or self.compose or self.whole_words)
+
+    @functools.cached_property
+    def _patterns(self) -> dict[bool, re.Pattern[str] | None]:
+        """Regular expressions of the added tokens that are found before composing, and after it."""
+        return {
+            is_composed: re.compile(f"({'|'.join(map(re.escape, texts))})") if texts else None
+            for is_composed in (False, True)
+            for texts in [self.added_texts(is_composed)]
+        }
+
+    def added_texts(self, is_composed: bool) -> list[str]:
+        """Returns the texts of added tokens that are found before composing, or after it, the longest first."""
+        texts = [token.text for token in self.added if token.is_composed == is_composed]
+        return sorted(texts, key=len, reverse=True)
 
     def _word_ids(self, word: str) -> tuple[int, ...]:
-        if word in self._run_ids:
-            return (self._run_ids[word],)
         ids = self._cache.get(word)
         if ids is None:
-            ids = self._merged([self.byte_ids[byte] for byte in word.encode()])
+            ids = self.word_ids(word.encode())
             if len(self._cache) >= _MAX_CACHED_WORDS:
                 self._cache.clear()
             self._cache[word] = ids
         return ids
 
-    def _merged(self, tokens: list[int]) -> tuple[int, ...]:
-        """Returns the ids of a word, given the ids of its bytes.
+    def word_ids(self, word: bytes) -> tuple[int, ...]:
+        """Returns the ids of a word, given its bytes in UTF-8."""
+        whole = self.ids.get("".join(map(_ALPHABET.__getitem__, word))) if self.whole_words else None
+        return self.merged(word) if whole is None else (whole,)
+
+    def merged(self, word: bytes) -> tuple[int, ...]:
+        """Returns the ids to which the bytes of a word are merged.
 
         The ids form a linked list, and the pairs a heap, which takes O(n log n); words may be as long as the text.
         """
+        tokens = [self.byte_ids[byte] for byte in word]
         end = len(tokens)
         before, after = list(range(-1, end - 1)), list(range(1, end + 1))
         candidates = [
@@ -188,11 +256,11 @@ class ByteLevelBPETokenizer(Tokenizer):
     def vocabulary(self) -> tuple[dict[str, int], list[str]]:
         """Returns the original ids of the pieces for text and of start and end, and the merges.
 
-        Runs of spaces are excluded, because a piece of the same spaces may have another id, as in Pythia. If one token
-        both begins and ends texts, it has the name of the end.
+        `added` tokens that were no pieces before are excluded. If one token both begins and ends texts, it has the
+        name of the end.
         """
-        excluded = self.controls - {START, END} | set(self.runs)
-        pieces = [(piece, i) for i, piece in enumerate(self._saved_pieces) if i not in excluded]
+        excluded = self.controls - {START, END}
+        pieces = [(piece, i) for i, piece in enumerate(self._saved_pieces) if i not in excluded and piece]
         names = {self.original_ids[index]: piece for piece, index in pieces}
         return {names[index]: index for index in sorted(names)}, [" ".join(pair) for pair in self._saved_merges]
 
@@ -210,8 +278,10 @@ class ByteLevelBPETokenizer(Tokenizer):
             "merges": [" ".join(pair) for pair in self._saved_merges],
             "controls": sorted(self.controls),
             "original_ids": self.original_ids,
-            "runs": self.runs,
+            "added": self.added,
             "compose": self.compose,
+            "words": self.words,
+            "whole_words": self.whole_words,
         }
         return {".json": json.dumps(state, ensure_ascii=False).encode()}
 

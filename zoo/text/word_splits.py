@@ -1,4 +1,4 @@
-"""The rule by which byte-level tokenizers split text into words before merging, and its classes of characters.
+"""The rules by which byte-level tokenizers split text into words before merging, and their classes of characters.
 
 The classes are those of Unicode 16, independent of Python's Unicode version, as in the graph and in the reference.
 """
@@ -43,23 +43,41 @@ def character_classes() -> np.ndarray:
     return classes
 
 
-@functools.cache
-def word_pattern() -> re.Pattern[str]:
-    """Returns GPT-2's regular expression, whose consecutive matches are the words of a text, without gaps.
+GPT2, GPT4 = "gpt2", "gpt4"
+SINGLE_DIGITS = "_single_digits"
+WORD_RULES = (GPT2, GPT2 + SINGLE_DIGITS, GPT4, GPT4 + SINGLE_DIGITS)
+"""The rules by which texts are split into words: those of GPT-2, SmolLM2, GPT-4 (also Llama 3, OLMo 2) and Qwen."""
 
-    A word is one of the `CONTRACTIONS`; or letters, numbers or other characters, with at most one space before them; or
-    spaces, without the last one if a word follows.
+
+@functools.cache
+def word_pattern(rule: str = GPT2) -> re.Pattern[str]:
+    """Returns the regular expression of a rule, whose consecutive matches are the words of a text, without gaps.
+
+    GPT-2: a word is one of the `CONTRACTIONS`; or letters, numbers or other characters, with at most one space before
+    them; or white space, without the last character if a word follows.
+
+    GPT-4: contractions of any case; letters, with at most one character before them that is neither a letter, a number
+    nor a line break; up to three numbers; other characters, with at most one space before and any line breaks behind
+    them; white space up to its last line break; or other white space, without the last character if a word follows.
+
+    With `SINGLE_DIGITS`, each number is a word.
 
     Reference:
         Radford et al. 2019, "Language Models are Unsupervised Multitask Learners", section 2.2 (no merges across
-        classes of characters, with an exception for spaces)
+        classes of characters, with an exception for spaces); OpenAI, "tiktoken", encodings `gpt2` and `cl100k_base`,
+        https://github.com/openai/tiktoken; Qwen Team 2023, "Qwen Technical Report", section 2.2 (single digits)
     """
     letters, numbers, spaces = (_character_set(value) for value in (LETTER, NUMBER, SPACE))
-    contractions = "|".join(CONTRACTIONS)
-    return re.compile(
-        f"{contractions}| ?[{letters}]+| ?[{numbers}]+| ?[^{spaces}{letters}{numbers}]+"
-        f"|[{spaces}]+(?![^{spaces}])|[{spaces}]+"
-    )
+    others, contractions = f"[^{spaces}{letters}{numbers}]+", "|".join(CONTRACTIONS)
+    has_single_digits = rule.endswith(SINGLE_DIGITS)
+    if rule.startswith(GPT4):
+        number = f"[{numbers}]" if has_single_digits else f"[{numbers}]{{1,3}}"
+        return re.compile(
+            rf"(?i:{contractions})|[^\r\n{letters}{numbers}]?[{letters}]+|{number}| ?{others}[\r\n]*"
+            rf"|[{spaces}]*[\r\n]+|[{spaces}]+(?![^{spaces}])|[{spaces}]+"
+        )
+    number, no_word = (f"[{numbers}]", spaces + numbers) if has_single_digits else (f" ?[{numbers}]+", spaces)
+    return re.compile(f"{contractions}| ?[{letters}]+|{number}| ?{others}|[{spaces}]+(?![^{no_word}])|[{spaces}]+")
 
 
 def _character_set(value: int) -> str:

@@ -1,5 +1,6 @@
 """Lookup tables of numbers as constants of a graph, without resources that a server would have to initialize."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -76,6 +77,31 @@ class PairTable:
         slot = _upper_bits(key * (_FOR_SLOTS * (2 * seed + 1)), self._slot_bits)
         is_in_table = tf.equal(tf.gather(tf.constant(self._keys), slot), key)
         return tf.where(is_in_table, tf.gather(tf.constant(self._numbers), slot), _NONE)
+
+
+class StringTable:
+    """The number of each of some strings, and −1 for others, by search in their sorted fingerprints.
+
+    Args:
+        numbers: The number of each string; there is at least one.
+    """
+
+    def __init__(self, numbers: Mapping[bytes, int]):
+        strings, values = np.array(list(numbers), dtype=object), np.array(list(numbers.values()), np.int32)
+        fingerprints = self._fingerprints(tf.constant(strings)).numpy()
+        order = np.argsort(fingerprints)
+        self._sorted, self._strings, self._numbers = fingerprints[order], strings[order], values[order]
+
+    @staticmethod
+    def _fingerprints(strings: tf.Tensor) -> tf.Tensor:
+        return tf.strings.to_hash_bucket_fast(strings, np.iinfo(np.int64).max)
+
+    def __call__(self, strings: tf.Tensor) -> tf.Tensor:
+        """Returns the numbers of strings [N], int32 [N]."""
+        place = tf.searchsorted(tf.constant(self._sorted), self._fingerprints(strings))
+        place = tf.minimum(place, len(self._sorted) - 1)
+        is_in_table = tf.gather(tf.constant(self._strings), place) == strings
+        return tf.where(is_in_table, tf.gather(tf.constant(self._numbers), place), _NONE)
 
 
 def _upper_bits(products: Any, bits: int) -> Any:

@@ -35,5 +35,7 @@ def test_ours_agrees_or_refuses_by_name(tmp_path, capsys):
     text = output.read_text(encoding="utf-8")
     assert text.strip() == capsys.readouterr().out.strip() and "WRONG" not in text
     assert "refused by name" in text and "agree" in text
+    assert parity.main([*words, "--only", "ids", "--family", "Qwen2"]) == 0
+    assert "**Qwen2, tokenizer.json**" in output.read_text(encoding="utf-8")
     with pytest.raises(SystemExit, match="2"):
         parity.main([*words, "--family", "GPT-7"])

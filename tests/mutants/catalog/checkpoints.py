@@ -256,11 +256,25 @@ MUTANTS: list[Mutant] = [
         (f"{_TESTS}test_llama.py::test_windows_are_those_of_the_configuration",),
     ),
     Mutant(
-        "runs of spaces are counted from one space",
-        "zoo/checkpoints/tokenizers.py",
-        "for length, index in enumerate(runs, start=2)}",
-        "for length, index in enumerate(runs, start=1)}",
+        "added tokens are special",
+        "zoo/checkpoints/byte_level_tokenizers.py",
+        'for token in tokens if not token["special"])',
+        "for token in () if token)",
         (f"{_DECODER}[gpt_neox]",),
+    ),
+    Mutant(
+        "texts never begin with the start token",
+        "zoo/checkpoints/decoder_tokenizers.py",
+        "    return bool(added)",
+        "    return False",
+        (f"{_DECODER}[smollm3]",),
+    ),
+    Mutant(
+        "a tokenizer that adds other tokens is read",
+        "zoo/checkpoints/decoder_tokenizers.py",
+        'if parts[-1:] != [("Sequence", "A")] or added not in ([], [start]):',
+        "if False:",
+        ("tests/training/importing/test_llama.py::test_tokenizers_that_we_do_not_have_are_refused",),
     ),
     # Encoder-decoders.
     Mutant(
@@ -360,9 +374,9 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "a byte-level tokenizer with a space before texts is read without",
-        "zoo/checkpoints/tokenizers.py",
-        "{key: received_levels[key] for key in levels} == levels",
-        "True",
+        "zoo/checkpoints/byte_level_tokenizers.py",
+        'or level.get("add_prefix_space") ',
+        "",
         ("tests/training/importing/test_bad_checkpoints.py::test_tokenizers_that_read_otherwise_are_refused",),
     ),
     Mutant(

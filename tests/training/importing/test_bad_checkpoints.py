@@ -78,8 +78,8 @@ def test_tokenizers_that_read_otherwise_are_refused(folder, subtests):
     levels = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
     model = {"type": "BPE", "vocab": vocabulary, "merges": [line for line in merges if not line.startswith("#")]}
     plain = {"pre_tokenizer": levels, "normalizer": None, "added_tokens": [], "model": model}
-    digits = {"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": True}, levels]}
-    added = {"id": 5, "content": "horse", "special": False}
+    digits = {"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": False}, levels]}
+    added = {"id": 5, "content": "horse", "special": False, "single_word": True}
     for title, change, *words in (
         ("WordPiece", {"model": {"type": "WordPiece", "vocab": vocabulary}}, "model.type", "'WordPiece'"),
         ("WordLevel", {"model": {"type": "WordLevel", "vocab": vocabulary}}, "model.type", "'WordLevel'"),

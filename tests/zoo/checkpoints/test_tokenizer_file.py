@@ -19,7 +19,7 @@ FILES = {
     "llama/tokenizer.model": (-1, 1, 2, 0),
     "t5/spiece.model": (0, -1, 1, 2),
     BYTES: (-1, 303, 0, 304),
-    "qwen3/tokenizer.json": (-1, 290, 0, 291),
+    "qwen3/tokenizer.json": (-1, 297, 290, 298),
     WORDPIECE: (0, 2, 3, 1),
 }
 TEXTS = ["Ein Mann", "ein MANN ﬁ ½  x", "漢字 ein…", ""]
@@ -92,12 +92,14 @@ REFUSED = {
     "unigram": (spoiled(BYTES, model={"type": "Unigram"}), "'Unigram'"),
     "words": (spoiled(BYTES, model={"type": "WordLevel"}), "'WordLevel'"),
     "pieces of bytes": (spoiled(BYTES, model={"byte_fallback": True}), "model.byte_fallback=True"),
-    "whole words first": (spoiled(BYTES, model={"ignore_merges": True}), "model.ignore_merges=True"),
     "ends of words": (spoiled(BYTES, model={"end_of_word_suffix": "</w>"}), "model.end_of_word_suffix='</w>'"),
     "no bytes": (spoiled(BYTES, pre_tokenizer={"type": "Whitespace"}), "'Whitespace'"),
     "lower case": (spoiled(BYTES, normalizer={"type": "Lowercase"}), "'Lowercase'"),
     "a merge of nothing": (spoiled(BYTES, model={"merges": [["xq", "zz"]]}), "'xq'"),
-    "a word": (spoiled(BYTES, added_tokens=[{"id": 310, "content": "word", "special": False}]), "'word'"),
+    "a word": (
+        spoiled(BYTES, added_tokens=[{"id": 310, "content": "word", "special": False, "rstrip": True}]),
+        "'word'",
+    ),
     "no padding": (spoiled(WORDPIECE, model={"vocab": {"[UNK]": 0}}, added_tokens=[]), "'[PAD]'"),
     "nothing known around texts": (spoiled(WORDPIECE, post_processor={"type": "ByteLevel"}), "post_processor"),
 }

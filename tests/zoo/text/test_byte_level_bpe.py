@@ -14,10 +14,11 @@ from support.every import every
 
 from export.graph.tokenizers import tokenizer_graph
 from export.graph.tokenizers.tables import PagedTable, PairTable
+from export.graph.tokenizers.word_starts import WordStarts
 from zoo.errors import InputError
 from zoo.text import ByteLevelBPETokenizer, load_tokenizer
-from zoo.text.byte_level_bpe import byte_alphabet
-from zoo.text.word_splits import LETTER, NUMBER, OTHER, SPACE, character_classes, word_pattern
+from zoo.text.byte_level_bpe import AddedToken, byte_alphabet
+from zoo.text.word_splits import LETTER, NUMBER, OTHER, SPACE, WORD_RULES, character_classes, word_pattern
 
 FOLDER = Path(__file__).parents[2] / "fixtures" / "importing" / "gpt2"
 EXPECTED = json.loads((FOLDER / "expected.json").read_text(encoding="utf-8"))
@@ -93,6 +94,40 @@ def check_that_halves_agree(texts):
     assert read(graph, texts) == rows
     assert tokenizer.decode(rows) == texts
     assert [text.decode() for text in graph.write(tf.ragged.constant(rows, tf.int32, 1).to_tensor()).numpy()] == texts
+
+
+def test_words_begin_in_the_graph_where_they_begin_in_python():
+    chance = random.Random(4)
+    parts = [*TRICKY, "'ſ", "'lL", "'Re", "s", "12", "12345", "?!", "!\n", "\r\n", "\n \n", "İ", "'", "\u2028"]
+    texts = ["".join(chance.choices(parts, k=chance.randrange(10))) for _ in range(5000)]
+    characters = tf.strings.unicode_decode(texts, "UTF-8")
+    rows = tf.cast(characters.value_rowids(), tf.int32) + 1
+    for rule in WORD_RULES:
+        starts = WordStarts(rule)(characters.flat_values, rows)
+        for text, found in zip(texts, characters.with_flat_values(starts).to_list(), strict=True):
+            words = word_pattern(rule).findall(text)
+            assert found == [not place for word in words for place in range(len(word))], (rule, text)
+
+
+@pytest.mark.parametrize(("compose", "whole_words"), [(False, True), (True, False)])
+def test_added_tokens_and_whole_words(compose, whole_words):
+    pieces = ["<pad>", "<s>", "</s>", *byte_alphabet(), "ab", "abc", "xyz", "", "", "", ""]
+    start, longer, accent, end = range(262, 266)
+    places = {"<b>": False, "<b><b>": False, "éx" if compose else "e\u0301x": True, "b>": True}
+    added = [AddedToken(text, index, is_composed) for index, (text, is_composed) in enumerate(places.items(), 262)]
+    merges = [("a", "b"), ("ab", "c")]
+    tokenizer = ByteLevelBPETokenizer(pieces, merges, (), None, added, compose, "gpt4", whole_words)
+    texts = ["<b>", "a<b><b><b>ab>", "e\u0301x éx", "<b>\u0338>", "xyz abc xyzab", "b", "", "éx<b>éx\u0301"]
+    rows = tokenizer.encode(texts)
+    (a,) = tokenizer.encode(["a"])[0]
+    assert rows[:2] == [[start], [a, longer, start, a, end]]
+    assert [row.count(accent) for row in rows] == ([0, 0, 2, 0, 0, 0, 0, 2] if compose else [0, 0, 1, 0, 0, 0, 0, 0])
+    assert (261 in rows[4]) == whole_words and tokenizer.encode(["abc"]) == [[260]]
+    graph = tokenizer_graph(tokenizer)
+    assert graph.encode(tf.constant(texts)).to_list() == rows
+    assert graph.encode(tf.zeros([0], tf.string)).to_list() == [] and graph.encode(tf.constant([""])).to_list() == [[]]
+    loaded = ByteLevelBPETokenizer.from_saved(json.loads(tokenizer._files()[".json"]), bytes)
+    assert loaded.encode(texts) == rows and loaded.decode(rows) == tokenizer.decode(rows)
 
 
 @settings(max_examples=20, deadline=None, derandomize=True)

@@ -9,6 +9,7 @@ from support import checkpoints
 
 from export.graph.tokenizers import tokenizer_graph
 from zoo.text import ByteLevelBPETokenizer, MappedSubwordTokenizer, ReorderedSubwordTokenizer, load_tokenizer
+from zoo.text.byte_level_bpe import AddedToken
 from zoo.vocabulary import PAD, SPECIAL_PIECES, UNKNOWN
 
 
@@ -37,9 +38,9 @@ def gpt_neox():
     pieces = {piece: index for piece, index in described["model"]["vocab"].items() if index > 1}
     texts = [*SPECIAL_PIECES[:3], *pieces, " " * 4, " " * 3, " " * 2]
     original = [1, -1, 0, *pieces.values(), 300, 301, 302]
-    runs = [len(texts) - place for place in (1, 2, 3)]
-    texts[-3:] = ["ĠĠĠĠ", "ĠĠĠ", "ĠĠ"]
-    return ByteLevelBPETokenizer(texts, described["model"]["merges"], (), original, runs, compose=True), original
+    added = [AddedToken(texts[-place], len(texts) - place, True) for place in (1, 2, 3)]
+    texts[-3:] = [""] * 3
+    return ByteLevelBPETokenizer(texts, described["model"]["merges"], (), original, added, compose=True), original
 
 
 @pytest.mark.parametrize("make", [marian, llama, gpt_neox])

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from zoo.checkpoints.ctranslate2_file import MODEL_TYPE
+from zoo.checkpoints.decoder_tokenizers import decoder_files
 from zoo.checkpoints.families.base import Exported, Trained, register_writer
 from zoo.checkpoints.families.ctranslate2_layers import (
     FREE,
@@ -23,10 +24,9 @@ from zoo.checkpoints.families.ctranslate2_layers import (
 )
 from zoo.checkpoints.families.decoders import QK_EPSILON
 from zoo.checkpoints.families.layouts import Mapped, Rows, rows_of_tokens, tables, write_mapped
-from zoo.checkpoints.tokenizers import decoder_files
 from zoo.checkpoints.vocabulary import Arrangement
 from zoo.errors import InputError
-from zoo.text import ByteLevelBPETokenizer, ReorderedSubwordTokenizer, Tokenizer
+from zoo.text import ByteLevelBPETokenizer, ReorderedSubwordTokenizer
 from zoo.text.reordered_subwords import UNUSED
 from zoo.text.subwords import read_model
 
@@ -59,7 +59,7 @@ def to_ctranslate2(trained: Trained) -> Exported:
     if options["qk_norm"] and options["epsilon"] != QK_EPSILON:
         received = f"epsilon={options['epsilon']}"
         raise InputError(f"With qk_norm CTranslate2 supports only epsilon={QK_EPSILON}. Received: {received}.")
-    files, order, tokens, named = _vocabulary(trained.tokenizers["text"], rows_of_tokens(model))
+    files, order, tokens, named = _vocabulary(trained, rows_of_tokens(model))
     config = {
         "model_type": f"{MODEL_TYPE} {_NAME}",
         "revision": _REVISION,
@@ -72,17 +72,20 @@ def to_ctranslate2(trained: Trained) -> Exported:
 
 
 def _vocabulary(
-    tokenizer: Tokenizer, rows: list[np.ndarray]
+    trained: Trained, rows: list[np.ndarray]
 ) -> tuple[dict[str, Any], Arrangement, list[str], dict[str, str]]:
     """Returns the files of a tokenizer, the order of ids, the token of each id, and the names of special tokens."""
+    tokenizer = trained.tokenizers["text"]
     if not isinstance(tokenizer, ByteLevelBPETokenizer | ReorderedSubwordTokenizer):
         order = order_of(tokenizer, "text").complete().with_start(rows)
         tokens, model = tokens_of(tokenizer, order), getattr(tokenizer, "model", None)
         return {} if model is None else {"text.spm": model}, order, tokens, special_names(tokens, order)
-    files, order, _ = decoder_files(tokenizer, rows, "CTranslate2")
+    files, order = decoder_files(tokenizer, rows, "CTranslate2", trained.options["start_symbol"])
     config = files["tokenizer_config.json"]
     if isinstance(tokenizer, ByteLevelBPETokenizer):
-        pieces = {i: piece for piece, i in files["tokenizer.json"]["model"]["vocab"].items()}
+        described = files["tokenizer.json"]
+        pieces = {i: piece for piece, i in described["model"]["vocab"].items()}
+        pieces |= {token["id"]: token["content"] for token in described["added_tokens"]}
     else:
         model = read_model(tokenizer.model)
         pieces = {i: model.id_to_piece(i) for i in range(model.vocab_size())}

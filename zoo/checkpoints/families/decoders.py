@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from zoo.checkpoints.checkpoint import Checkpoint
+from zoo.checkpoints.decoder_tokenizers import begins_texts, decoder_files, text_tokenizer
 from zoo.checkpoints.families.base import ACTIVATIONS, Imported, Trained, Weights, paired
 from zoo.checkpoints.families.layouts import (
     Columns,
@@ -19,7 +20,7 @@ from zoo.checkpoints.families.layouts import (
     tables,
 )
 from zoo.checkpoints.families.rotary import SCALING, rope_parameters, rotary
-from zoo.checkpoints.tokenizers import decoder_files, text_tokenizer, unknown_of
+from zoo.checkpoints.tokenizers import unknown_of
 from zoo.checkpoints.vocabulary import NEW, Arrangement, arrange, others_as_option, written_ends
 from zoo.errors import InputError
 from zoo.vocabulary import PAD, START
@@ -78,7 +79,7 @@ def decoder(
         "attention_dropout": checkpoint.option("attention_dropout", 0.0),
         "tied_embeddings": checkpoint.tied(False, *TABLES),
         "other_ends": others_as_option(order, others),
-        "start_symbol": unknown is not None,
+        "start_symbol": begins_texts(checkpoint, order.original_ids[START]),
         **options,
         "activation": ACTIVATIONS.get(options["activation"], options["activation"]),
     }
@@ -206,13 +207,10 @@ def decoder_tokenizer(trained: Trained, family: str) -> tuple[dict[str, Any], Ar
         family: The name of the family, for the error.
 
     Raises:
-        InputError: If the family does not support the tokenizer, or its start token.
+        InputError: If the family does not support the tokenizer.
     """
-    files, order, begins = decoder_files(trained.tokenizers["text"], rows_of_tokens(trained.model), family)
-    if begins != trained.options["start_symbol"]:
-        received = f"Received: start_symbol={trained.options['start_symbol']}"
-        raise InputError(f"With this tokenizer {family} supports only start_symbol={begins}. {received}.")
-    return files, order
+    tables, begins = rows_of_tokens(trained.model), trained.options["start_symbol"]
+    return decoder_files(trained.tokenizers["text"], tables, family, begins)
 
 
 def check_epsilon(family: str, epsilon: float) -> None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from zoo.checkpoints.checkpoint import Checkpoint
+from zoo.checkpoints.decoder_tokenizers import decoder_files
 from zoo.checkpoints.families.base import (
     Exported,
     Imported,
@@ -48,9 +49,9 @@ from zoo.checkpoints.families.layouts import (
     write_mapped,
 )
 from zoo.checkpoints.families.rotary import rotary_options
-from zoo.checkpoints.tokenizers import decoder_files
 from zoo.checkpoints.vocabulary import Arrangement
 from zoo.errors import InputError
+from zoo.text import ReorderedSubwordTokenizer
 
 _DEFAULTS = {
     **DEFAULTS,
@@ -231,6 +232,7 @@ def to_gemma(trained: Trained) -> Exported:
     version = 3 if options["qk_norm"] and options["sandwich_norm"] else 2 if options["sandwich_norm"] else 1
     family, model_type, architecture = _VERSIONS[version]
     free = {"sandwich_norm", "output_softcap", *WINDOW_OPTIONS} if version > 1 else set()
+    free.add("start_symbol")
     free |= {1: set(), 2: {"logit_softcap"}, 3: {"window_wavelength"}}[version]
     trained.check(family, FREE | free, qk_norm=version == 3)
     if version == 3:
@@ -239,10 +241,12 @@ def to_gemma(trained: Trained) -> Exported:
         raise InputError(
             f"{family} supports only visibility full or window. Received: visibility={options['visibility']!r}."
         )
-    files, order, begins = decoder_files(trained.tokenizers["text"], rows_of_tokens(model), family)
-    if not begins:
-        kind = trained.tokenizers["text"].kind
-        raise InputError(f"The tokenizer of {family} must be one of SentencePiece. Received: tokenizer={kind!r}.")
+    tokenizer = trained.tokenizers["text"]
+    if not isinstance(tokenizer, ReorderedSubwordTokenizer):
+        raise InputError(
+            f"The tokenizer of {family} must be one of SentencePiece. Received: tokenizer={tokenizer.kind!r}."
+        )
+    files, order = decoder_files(tokenizer, rows_of_tokens(model), family, options["start_symbol"])
     files["tokenizer_config.json"]["tokenizer_class"] = "GemmaTokenizer"
     if options["activation"] == "gelu" and version == 1:
         raise InputError("Gemma has no exact GELU. Received: activation='gelu'.")

@@ -5,7 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from zoo.checkpoints.byte_level_tokenizers import byte_level
 from zoo.checkpoints.checkpoint import Checkpoint
+from zoo.checkpoints.decoder_tokenizers import begins_texts
 from zoo.checkpoints.families.base import (
     ACTIVATIONS,
     Exported,
@@ -17,7 +19,6 @@ from zoo.checkpoints.families.base import (
     register_writer,
 )
 from zoo.checkpoints.families.layouts import Columns, Mapped, Rows, normalization, read_mapped, write_mapped
-from zoo.checkpoints.tokenizers import byte_level
 from zoo.checkpoints.vocabulary import Arrangement, arrange, others_as_option, written_ends
 from zoo.errors import InputError
 from zoo.text import ByteLevelBPETokenizer
@@ -51,6 +52,7 @@ def gpt2(checkpoint: Checkpoint) -> Imported:
         "activation": ACTIVATIONS.get(activation, activation),
         "epsilon": checkpoint.option("layer_norm_epsilon", 1e-5),
         "other_ends": others_as_option(order, others),
+        "start_symbol": begins_texts(checkpoint, order.original_ids[START]),
         "dropout": checkpoint.option("resid_pdrop", 0.1),
         "attention_dropout": checkpoint.option("attn_pdrop", 0.1),
     }
@@ -81,9 +83,9 @@ def to_gpt2(trained: Trained) -> Exported:
     """
     model, options, tokenizer = trained.model, trained.options, trained.tokenizers["text"]
     trained.check("GPT-2", {*_SAME.values(), "vocab_size", "activation", "other_ends"})
-    if not isinstance(tokenizer, ByteLevelBPETokenizer) or tokenizer.runs or tokenizer.compose:
+    if not isinstance(tokenizer, ByteLevelBPETokenizer) or not tokenizer.is_basic:
         raise InputError(
-            "GPT-2 supports only a byte-level tokenizer without runs of spaces and NFC. "
+            "GPT-2 supports only a byte-level tokenizer with its own rule for words, without added tokens and NFC. "
             f"Received: tokenizer={tokenizer.kind!r}."
         )
     order = Arrangement(tokenizer.original_ids).with_start([np.asarray(model.embedding.embeddings)])

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from zoo.checkpoints.checkpoint import Checkpoint
+from zoo.checkpoints.decoder_tokenizers import begins_texts, decoder_files, text_tokenizer
 from zoo.checkpoints.families.base import (
     ACTIVATIONS,
     Exported,
@@ -27,7 +28,6 @@ from zoo.checkpoints.families.layouts import (
     write_mapped,
 )
 from zoo.checkpoints.families.rotary import SCALING, check_scaling, rope_parameters, rotary
-from zoo.checkpoints.tokenizers import decoder_files, text_tokenizer
 from zoo.checkpoints.vocabulary import Arrangement, arrange, others_as_option, written_ends
 from zoo.errors import InputError
 from zoo.text import ByteLevelBPETokenizer
@@ -59,6 +59,7 @@ def gpt_neox(checkpoint: Checkpoint) -> Imported:
         "parallel_residual": checkpoint.option("use_parallel_residual", True),
         "tied_embeddings": checkpoint.tied(False, "gpt_neox.embed_in.weight", "embed_out.weight"),
         "other_ends": others_as_option(order, others),
+        "start_symbol": begins_texts(checkpoint, order.original_ids[START]),
         "dropout": checkpoint.option("hidden_dropout", 0.0),
         "attention_dropout": checkpoint.option("attention_dropout", 0.0),
     }
@@ -90,11 +91,12 @@ def to_gpt_neox(trained: Trained) -> Exported:
         InputError: If GPT-NeoX does not support an option or the tokenizer.
     """
     model, options, tokenizer = trained.model, trained.options, trained.tokenizers["text"]
-    trained.check("GPT-NeoX", {*_SAME.values(), *SCALING, "vocab_size", "activation", "other_ends"}, positions="rotary")
+    free = {*_SAME.values(), *SCALING, "vocab_size", "activation", "other_ends", "start_symbol"}
+    trained.check("GPT-NeoX", free, positions="rotary")
     check_scaling("GPT-NeoX", options)
     if not isinstance(tokenizer, ByteLevelBPETokenizer):
         raise InputError(f"The tokenizer of GPT-NeoX must be byte-level. Received: tokenizer={tokenizer.kind!r}.")
-    files, order, _ = decoder_files(tokenizer, rows_of_tokens(model), "GPT-NeoX")
+    files, order = decoder_files(tokenizer, rows_of_tokens(model), "GPT-NeoX", options["start_symbol"])
     config = {
         "architectures": ["GPTNeoXForCausalLM"],
         "model_type": "gpt_neox",

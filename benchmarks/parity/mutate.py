@@ -1,0 +1,46 @@
+"""Changes the files of checkpoints, and prints whether ours agrees with the reference after each change."""
+
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.parity import mutations, tokenizer_mutations
+from benchmarks.parity.families import Family
+from benchmarks.parity.mutations import UNNAMED, WRONG
+from benchmarks.runner.command import write
+
+FILES = {"config.json": mutations, "tokenizer.json": tokenizer_mutations}
+
+
+def mutate(pretrained: Path, families: Sequence[Family], files: Sequence[str], output: Path | None) -> int:
+    """Prints and writes a table for each family and file; returns 1 if ours is wrong anywhere.
+
+    Args:
+        pretrained: The folder of tokenizers.
+        families: The families; those without a `config.json` are left out.
+        files: The names of the files to change.
+        output: The file to write.
+    """
+    tables = []
+    for family in (family for family in families if family.source == "hf"):
+        for name in files:
+            with tempfile.TemporaryDirectory() as folder:
+                outcomes = FILES[name].run(family, pretrained, Path(folder))
+            if outcomes:
+                tables.append(table(f"{family.name}, {name}", outcomes))
+                print(tables[-1], flush=True)
+    write("\n".join(tables), output)
+    return int(any(WRONG in text for text in tables))
+
+
+def table(family: str, outcomes: list[tuple[str, str, str]]) -> str:
+    """Returns the outcomes as Markdown: their numbers, and those that are wrong or do not name the key."""
+    counts = Counter(outcome.partition(":")[0] for *_, outcome in outcomes)
+    parts = ", ".join(f"{count} {name}" for name, count in counts.most_common())
+    bad = [row for row in outcomes if row[2].startswith((WRONG, UNNAMED))]
+    lines = [f"**{family}**: {len(outcomes)} changes: {parts}.", ""]
+    if bad:
+        lines += ["| key | changed to | outcome |", "|---|---|---|"]
+        lines += [f"| `{key}` | `{value}` | {outcome} |" for key, value, outcome in bad] + [""]
+    return "\n".join(lines)

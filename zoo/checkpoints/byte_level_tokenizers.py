@@ -1,0 +1,230 @@
+"""Reads the files of byte-level tokenizers, and writes them."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from zoo.checkpoints.checkpoint import Checkpoint
+from zoo.checkpoints.tokenizers import check_added, model_kind, tokenizer_config
+from zoo.checkpoints.vocabulary import Arrangement
+from zoo.errors import InputError
+from zoo.text import ByteLevelBPETokenizer
+from zoo.text.byte_level_bpe import AddedToken, byte_alphabet
+from zoo.text.composition import composed
+from zoo.text.reordered_subwords import UNUSED
+from zoo.text.word_splits import GPT2, GPT4, SINGLE_DIGITS
+from zoo.vocabulary import END, START
+
+DESCRIBED = "tokenizer.json"
+END_NAME = "<|endoftext|>"
+START_NAME = "<|startoftext|>"
+
+# Options of a BPE whose pieces are not made of bytes, or that merges them differently.
+_OTHER_BPE = ("dropout", "byte_fallback", "continuing_subword_prefix", "end_of_word_suffix")
+_GPT4_WORDS = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+_RULES = {
+    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+": GPT2,
+    _GPT4_WORDS: GPT4,
+    _GPT4_WORDS.replace("{1,3}", ""): GPT4 + SINGLE_DIGITS,
+}
+_PATTERNS = {rule: pattern for pattern, rule in _RULES.items()}
+_LEVELS = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+_DIGITS = {"type": "Digits", "individual_digits": True}
+_UNTRIMMED = dict.fromkeys(("single_word", "lstrip", "rstrip"), False)
+
+
+def byte_level(checkpoint: Checkpoint, order: Arrangement, special: Collection[int] = ()) -> ByteLevelBPETokenizer:
+    """Returns the byte-level tokenizer of `tokenizer.json`, or of `vocab.json` and `merges.txt`.
+
+    Args:
+        checkpoint: The checkpoint.
+        order: Our order of the ids.
+        special: Ids of special tokens, besides those that `tokenizer.json` marks as special.
+
+    Raises:
+        InputError: If the files are missing or contradict each other, or split text in an unsupported way.
+    """
+    if (checkpoint.path / DESCRIBED).is_file():
+        return described_byte_level(checkpoint.path / DESCRIBED, checkpoint.json(DESCRIBED), order, special)
+    vocabulary = checkpoint.json("vocab.json")
+    lines = checkpoint.file("merges.txt").read_text(encoding="utf-8").split("\n")
+    merges = [line.split(" ") for line in lines if line and not line.startswith("#version")]
+    check_added(checkpoint, vocabulary)
+    if tokenizer_config(checkpoint).get("add_prefix_space"):
+        raise InputError(
+            f"{checkpoint.path / 'tokenizer_config.json'}: add_prefix_space must be false to be imported. "
+            "Received: true."
+        )
+    return _byte_level_bpe(checkpoint.path, order, vocabulary, merges, special)
+
+
+def described_byte_level(
+    path: Path, described: Mapping[str, Any], order: Arrangement, special: Collection[int] = ()
+) -> ByteLevelBPETokenizer:
+    """Returns the byte-level tokenizer that a `tokenizer.json` describes.
+
+    Args:
+        path: The file, for the error.
+        described: The content of the file.
+        order: Our order of the ids.
+        special: Ids of special tokens, besides those that the file marks as special.
+
+    Raises:
+        InputError: If it is another kind of tokenizer, or splits text in an unsupported way.
+    """
+    splits, normalizer = described.get("pre_tokenizer") or {}, described.get("normalizer") or {}
+    model, decoder, rule = described.get("model") or {}, described.get("decoder") or {}, _rule(splits)
+    kind = model_kind(model)
+    unsupported = [
+        f"{name}={received!r}"
+        for name, received, is_supported in (
+            ("model.type", kind, kind == "BPE"),
+            *((f"model.{name}", model.get(name), not model.get(name)) for name in _OTHER_BPE),
+            ("pre_tokenizer", splits, rule is not None),
+            ("normalizer", normalizer, normalizer.get("type") in (None, "NFC")),
+            ("decoder", decoder, decoder.get("type") == "ByteLevel"),
+        )
+        if not is_supported
+    ]
+    if unsupported or rule is None:
+        raise InputError(
+            f"{path}: only byte-level BPE is supported, with or without NFC, and with the rule for words of GPT-2, "
+            f"SmolLM2, GPT-4 or Qwen. Received: {', '.join(unsupported)[:300]}."
+        )
+    compose = normalizer.get("type") == "NFC"
+    merges = [pair.split(" ") if isinstance(pair, str) else list(pair) for pair in model["merges"]]
+    tokens = described.get("added_tokens") or []
+    for token in tokens:
+        if (index := model["vocab"].get(token["content"], token["id"])) != token["id"]:
+            raise InputError(
+                f"{path}: the id of {token['content']!r} must be {index} in added_tokens, as in model.vocab. "
+                f"Received: {token['id']}."
+            )
+    special = {*special, *(token["id"] for token in tokens if token["special"])}
+    vocabulary = {**model["vocab"], **{token["content"]: token["id"] for token in tokens if token["special"]}}
+    added = _added_tokens(path, (token for token in tokens if not token["special"]), compose)
+    options = {"compose": compose, "words": rule, "whole_words": bool(model.get("ignore_merges"))}
+    return _byte_level_bpe(path, order, vocabulary, merges, special, added, options)
+
+
+def _rule(splits: Mapping[str, Any]) -> str | None:
+    """Returns the name of the rule for words of a `pre_tokenizer`, or None if it is not supported."""
+    *before, level = splits["pretokenizers"] if splits.get("type") == "Sequence" else [splits]
+    if level.get("type") != _LEVELS["type"] or level.get("add_prefix_space") or len(before) > 1:
+        return None
+    step = before[0] if before else {}
+    if level.get("use_regex", True):
+        return GPT2 if not before else GPT2 + SINGLE_DIGITS if step == _DIGITS else None
+    if step.get("type") != "Split" or step["behavior"] != "Isolated" or step.get("invert"):
+        return None
+    return _RULES.get(step["pattern"].get("Regex", ""))
+
+
+def _steps(rule: str) -> dict[str, Any]:
+    """Returns the `pre_tokenizer` of a rule for words."""
+    if rule == GPT2:
+        return _LEVELS
+    if rule == GPT2 + SINGLE_DIGITS:
+        return {"type": "Sequence", "pretokenizers": [_DIGITS, _LEVELS]}
+    split = {"type": "Split", "pattern": {"Regex": _PATTERNS[rule]}, "behavior": "Isolated", "invert": False}
+    return {"type": "Sequence", "pretokenizers": [split, {**_LEVELS, "use_regex": False}]}
+
+
+def _added_tokens(path: Path, tokens: Iterable[Mapping[str, Any]], compose: bool) -> list[AddedToken]:
+    """Returns the added tokens that are not special, with their original ids."""
+    added = []
+    for token in tokens:
+        if trimmed := [key for key in _UNTRIMMED if token.get(key)]:
+            raise InputError(
+                f"{path}: {trimmed[0]} of added tokens must be false unless they are special. "
+                f"Received: {token['content']!r} with {trimmed[0]}=true."
+            )
+        text = composed(token["content"]) if compose and token.get("normalized", True) else token["content"]
+        added.append(AddedToken(text, token["id"], token.get("normalized", True)))
+    return added
+
+
+def _byte_level_bpe(
+    path: Path,
+    order: Arrangement,
+    vocabulary: Mapping[str, int],
+    merges: Sequence[Sequence[str]],
+    special: Collection[int] = (),
+    added: Sequence[AddedToken] = (),
+    options: Mapping[str, Any] | None = None,
+) -> ByteLevelBPETokenizer:
+    size = max(order.original_ids) + 1
+    names = {**vocabulary, **{token.text: token.token_id for token in added}}
+    if beyond := [piece for piece, index in names.items() if index >= size]:
+        raise InputError(f"{path}: the model has no token for {beyond[0]!r} of the vocabulary.")
+    pieces = {token.token_id: "" for token in added}
+    pieces |= {i: piece for piece, i in vocabulary.items() if i not in pieces or {*piece} <= {*byte_alphabet()}}
+    controls = [  # special tokens, and rows that only pad the table of embeddings
+        ours for ours, original in enumerate(order.original_ids) if original in special or original not in pieces
+    ]
+    texts = order.pieces([pieces.get(index, UNUSED) for index in range(size)])
+    ours = {original: index for index, original in enumerate(order.original_ids)}
+    added = [token._replace(token_id=ours[token.token_id]) for token in added if token.token_id not in special]
+    return ByteLevelBPETokenizer(texts, merges, controls, order.original_ids, added, **(options or {}))
+
+
+def byte_level_files(
+    tokenizer: ByteLevelBPETokenizer,
+    order: Arrangement,
+    special: Mapping[int, str] | None = None,
+    begins: bool = False,
+) -> dict[str, Any]:
+    """Returns the files of a byte-level tokenizer by name.
+
+    Args:
+        tokenizer: The tokenizer.
+        order: The order of our tokens.
+        special: The names of start, end and perhaps padding, by our id.
+        begins: Whether the start token is added before texts.
+    """
+    ids = order.original_ids
+    vocabulary, merges = tokenizer.vocabulary()
+    special = special or {START: START_NAME, END: END_NAME}
+    names = {ids[ours]: name for ours, name in special.items()}  # the end's name for a token that is both
+    table = tokenizer.piece_table()
+    names |= {ids[i]: table[i] for i in tokenizer.controls if i > END and table[i] != UNUSED}
+    pieces = {i: piece for piece, i in vocabulary.items()} | names
+    added: list[dict[str, Any]] = [
+        *({"id": i, "content": name, "normalized": False, "special": True} for i, name in names.items()),
+        *(
+            {"id": ids[token.token_id], "content": token.text, "normalized": token.is_composed, "special": False}
+            for token in tokenizer.added
+        ),
+    ]
+    start = {"id": names[ids[START]], "type_id": 0}
+    begun = [{"SpecialToken": start}, {"Sequence": {"id": "A", "type_id": 0}}]
+    template = {
+        "type": "TemplateProcessing",
+        "single": begun,
+        "pair": [*begun, {"SpecialToken": {**start, "type_id": 1}}, {"Sequence": {"id": "B", "type_id": 1}}],
+        "special_tokens": {start["id"]: {"id": start["id"], "ids": [ids[START]], "tokens": [start["id"]]}},
+    }
+    described = {
+        "version": "1.0",
+        "added_tokens": sorted(({**token, **_UNTRIMMED} for token in added), key=lambda token: token["id"]),
+        "normalizer": {"type": "NFC"} if tokenizer.compose else None,
+        "pre_tokenizer": _steps(tokenizer.words),
+        "post_processor": template if begins else None,
+        "decoder": _LEVELS,
+        "model": {
+            "type": "BPE",
+            "ignore_merges": tokenizer.whole_words,
+            "vocab": {pieces[i]: i for i in sorted(pieces)},
+            "merges": merges,
+        },
+    }
+    config = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "bos_token": names[ids[START]],
+        "eos_token": special[END],
+        "clean_up_tokenization_spaces": False,
+    }
+    return {DESCRIBED: described, "tokenizer_config.json": config}

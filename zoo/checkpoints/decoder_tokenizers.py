@@ -1,0 +1,102 @@
+"""Reads the tokenizers of decoders, and writes them: SentencePiece or byte-level."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from zoo.checkpoints.byte_level_tokenizers import DESCRIBED, END_NAME, START_NAME, byte_level, byte_level_files
+from zoo.checkpoints.checkpoint import Checkpoint
+from zoo.checkpoints.tokenizers import reordered_subwords, tokenizer_config
+from zoo.checkpoints.vocabulary import Arrangement
+from zoo.errors import InputError
+from zoo.text import ByteLevelBPETokenizer, ReorderedSubwordTokenizer, Tokenizer
+from zoo.text.subwords import read_model
+from zoo.vocabulary import END, START, UNKNOWN
+
+_MODEL = "tokenizer.model"
+_AS_THEY_ARE = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+
+
+def text_tokenizer(checkpoint: Checkpoint, order: Arrangement) -> Tokenizer:
+    """Returns the tokenizer of a decoder: SentencePiece of `tokenizer.model`, or byte-level of `tokenizer.json`.
+
+    Raises:
+        InputError: If both are missing, or the second splits text in an unsupported way.
+    """
+    if (checkpoint.path / _MODEL).is_file():
+        return reordered_subwords(checkpoint, _MODEL, order)
+    return byte_level(checkpoint, order)
+
+
+def begins_texts(checkpoint: Checkpoint, start: int) -> bool:
+    """Returns whether the tokenizer of a decoder adds the start token before texts.
+
+    The `post_processor` of `tokenizer.json` decides, or otherwise `add_bos_token` of `tokenizer_config.json`.
+
+    Args:
+        checkpoint: The checkpoint.
+        start: The original id of the start token.
+
+    Raises:
+        InputError: If it adds other tokens.
+    """
+    if not (checkpoint.path / DESCRIBED).is_file():
+        return bool(tokenizer_config(checkpoint).get("add_bos_token", (checkpoint.path / _MODEL).is_file()))
+    processor: Mapping[str, Any] = checkpoint.json(DESCRIBED).get("post_processor") or {}
+    steps = processor["processors"] if processor.get("type") == "Sequence" else [processor]
+    adding = [step for step in steps if step.get("type") not in (None, "ByteLevel")]  # which only computes offsets
+    if not adding:
+        return False
+    template = adding[0] if len(adding) == 1 and adding[0]["type"] == "TemplateProcessing" else {}
+    parts = [(kind, part["id"]) for entry in template.get("single", ()) for kind, part in entry.items()]
+    ids = {name: token["ids"] for name, token in template.get("special_tokens", {}).items()}
+    added = [index for _, name in parts[:-1] for index in ids.get(name, [None])]
+    if parts[-1:] != [("Sequence", "A")] or added not in ([], [start]):
+        raise InputError(
+            f"{checkpoint.path / DESCRIBED}: post_processor must add nothing to a text, or the start token before it. "
+            f"Received: {str(processor):.200}."
+        )
+    return bool(added)
+
+
+def decoder_files(
+    tokenizer: Tokenizer, tables: Sequence[np.ndarray], family: str, begins: bool
+) -> tuple[dict[str, Any], Arrangement]:
+    """Returns the files of a decoder's tokenizer by name, and the order of ids.
+
+    Args:
+        tokenizer: A tokenizer of one of the kinds that `text_tokenizer` returns.
+        tables: The matrices with a row for each token, see `Arrangement.with_start`.
+        family: The name of the family, for the error.
+        begins: Whether the start token is added before texts.
+
+    Raises:
+        InputError: If the tokenizer is of another kind.
+    """
+    if isinstance(tokenizer, ReorderedSubwordTokenizer):
+        order = Arrangement(tokenizer.model_ids).complete(pad=False).with_start(tables)
+        pieces, ids = read_model(tokenizer.model).id_to_piece, tokenizer.model_ids
+        names = {START: START_NAME, END: END_NAME, **tokenizer.names}
+        special = {ours: names[ours] if ids[ours] < 0 else pieces(ids[ours]) for ours in (START, END)}
+        added = {
+            str(order.original_ids[ours]): {"content": name, "special": True, **_AS_THEY_ARE}
+            for ours, name in special.items()
+            if ids[ours] < 0
+        }
+        config = {
+            "tokenizer_class": "LlamaTokenizer",
+            "add_bos_token": begins,
+            "add_eos_token": False,
+            "bos_token": special[START],
+            "eos_token": special[END],
+            "unk_token": pieces(ids[UNKNOWN]),
+            "clean_up_tokenization_spaces": False,
+            **({"added_tokens_decoder": added} if added else {}),
+        }
+        return {_MODEL: tokenizer.model, "tokenizer_config.json": config}, order
+    if isinstance(tokenizer, ByteLevelBPETokenizer):
+        order = Arrangement(tokenizer.original_ids).with_start(tables)
+        return byte_level_files(tokenizer, order, begins=begins), order
+    kinds = " or ".join(kind.kind for kind in (ReorderedSubwordTokenizer, ByteLevelBPETokenizer))
+    raise InputError(f"The tokenizer of {family} must be {kinds}. Received: tokenizer={tokenizer.kind!r}.")
