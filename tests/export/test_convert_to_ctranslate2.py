@@ -11,7 +11,7 @@ from support.tiers import nightly_unless
 
 import zoo
 from training.importing.workdir import import_checkpoint
-from zoo.checkpoints.ctranslate2_file import CTranslate2Checkpoint
+from zoo.checkpoints.ctranslate2_file import CTranslate2Checkpoint, write_model
 from zoo.errors import InputError
 from zoo.text import SubwordTokenizer
 from zoo.vocabulary import END, PAD, START, UNKNOWN
@@ -138,6 +138,75 @@ def test_a_language_model_is_written_by_the_names_of_the_format(gpt2, tmp_path):
     assert read_json(folder / "vocabulary.json")[-1] == "<|startoftext|>"
 
 
+def change_model(folder, change):
+    """Rewrites the `model.bin` of a folder; `change` gets the tensors by name."""
+    model = CTranslate2Checkpoint(folder)
+    tensors = {name: np.array(model.read(name, model.shape(name))) for name in model._tensors}
+    for name, value in tensors.items():  # numbers were widened
+        tensors[name] = value if value.dtype.kind == "i" else value.astype("float32")
+    change(tensors)
+    kind, revision, aliases = model.config["model_type"].split()[1], model.config["revision"], model.aliases
+    write_model(folder / "model.bin", kind, revision, {n: (lambda v=v: v) for n, v in tensors.items()}, aliases)
+
+
+OTHERS = {
+    "post_norm": {"normalize_first": False, "positions": "sinusoidal", "use_bias": False, "tied_embeddings": False},
+    "gated": {"gated": True, "activation": "silu", "output_bias": True, "scale_embeddings": True},
+    "llama3": {"positions": "rotary", "rope_scaling": "llama3", "rope_factor": 4.0, "rope_original_length": 8},
+}
+
+
+@pytest.mark.parametrize("name", nightly_unless(("qwen3", "gpt_neox", "post_norm").__contains__, [*PROMPTS, *OTHERS]))
+def test_a_language_model_leaves_and_comes_in_again(name, tmp_path):
+    path = imported(name if name in PROMPTS else "gpt2", tmp_path / "first")
+    if name in OTHERS:
+        path = changed(path, tmp_path / "run", **OTHERS[name])
+    folder = write_to(path, tmp_path / "out")
+    import_checkpoint(f"ctranslate2:{folder}", tmp_path / "again")
+    first, again = zoo.load(path), zoo.load(tmp_path / "again")
+    texts = [*SENTENCES, "it's 25 €", ""]
+    assert first.ids(texts) == again.ids(texts)
+    rows = {"tokens": np.array(first.ids(["a man rides"]), "int32")}
+    columns = [{i: ours for ours, i in enumerate(ids_of(one.tokenizers.text, 0))} for one in (first, again)]
+    shared = sorted({*columns[0]} & {*columns[1]} - {-1})  # padding and start may have no row in the folder
+    assert len(shared) >= first.tokenizers.text.vocab_size - 4
+
+    def assert_same_logits(model):
+        ours, theirs = (
+            np.asarray(one(rows))[..., [places[i] for i in shared]]
+            for one, places in zip((first.model, model), columns, strict=True)
+        )
+        np.testing.assert_array_equal(theirs, ours)
+
+    assert_same_logits(again.model)
+    if first.model.positions == "rotary":  # in halves instead of pairs, as the converters of CTranslate2 write it
+        rotated, dim = first.model.options.rotated_dim, first.model.options.head_dim
+
+        def halve(values):
+            heads = values.reshape(-1, dim, *values.shape[1:]).copy()
+            pairs = heads[:, :rotated]
+            heads[:, :rotated] = np.concatenate([pairs[:, ::2], pairs[:, 1::2]], 1)
+            return heads.reshape(values.shape)
+
+        def change(tensors):
+            for key, value in tensors.items():
+                if key.endswith("rotary_interleave"):
+                    tensors[key] = np.array(0, "int8")
+                elif "/linear_0/" in key and "self_attention" in key:
+                    size = first.model.options.head_dim * (
+                        first.model.num_heads + (first.model.num_key_value_heads or first.model.num_heads)
+                    )
+                    tensors[key] = np.concatenate([halve(value[:size]), value[size:]])
+                elif key.endswith(("q_norm/gamma", "k_norm/gamma")):
+                    tensors[key] = halve(value)
+
+        change_model(folder, change)
+        import_checkpoint(f"ctranslate2:{folder}", tmp_path / "halves")
+        assert_same_logits(zoo.load(tmp_path / "halves").model)
+    change_model(folder, lambda tensors: tensors.update({"decoder/sliding_window": np.array(9, "int32")}))
+    checkpoints.refused(f"ctranslate2:{folder}", tmp_path / "no", "decoder/sliding_window")
+
+
 class Theirs:
     """A folder of CTranslate2 in its own package, and what our ids are called there."""
 
@@ -198,6 +267,27 @@ def test_the_package_translates_as_a_transformer_of_ours_does(normalize_first, t
     path = trained(f"ctranslate2_{normalize_first}", "transformer_tiny", text_spec, *settings)
     texts = Path(text_spec.split(":")[1], "test.en").read_text(encoding="utf-8").splitlines()
     check_translations(zoo.load(path), write_to(path, tmp_path / "out"), texts)
+
+
+@pytest.mark.weekly
+@pytest.mark.parametrize("family", ["gpt2", "qwen3"])
+def test_a_language_model_that_the_package_converted_comes_in(family, tmp_path):
+    package, converters = pytest.importorskip("ctranslate2"), pytest.importorskip("ctranslate2.converters")
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    folder, expected = checkpoints.copy(family, tmp_path / "model"), checkpoints.expected(family)
+    files = [path.name for path in folder.iterdir() if path.suffix in (".json", ".txt") and path.name != "config.json"]
+    converters.TransformersConverter(str(folder), copy_files=files).convert(str(tmp_path / "out"))
+    import_checkpoint(f"ctranslate2:{tmp_path / 'out'}", tmp_path / "run")
+    run, tokens = zoo.load(tmp_path / "run"), read_json(tmp_path / "out" / "vocabulary.json")
+    generator = package.Generator(str(tmp_path / "out"), compute_type="float32")
+    places = ids_of(run.tokenizers.text, 0)
+    ordinary = [ours for ours, place in enumerate(places) if place >= 0 and ours > START]
+    for row in run.ids(expected["prompts"]):
+        logits = np.array(generator.forward_batch([[tokens[places[i]] for i in row]]))[0]
+        ours = np.asarray(run.model({"tokens": np.array([row], "int32")}))[0]
+        limit = 1e-4 * np.abs(logits).max()
+        np.testing.assert_allclose(ours[:, ordinary], logits[:, [places[i] for i in ordinary]], atol=limit)
 
 
 VARIANTS = {

@@ -133,12 +133,13 @@ class CTranslate2Checkpoint(Checkpoint):
         return default
 
     def tokens(self, side: str) -> list[str]:
-        """Returns the vocabulary of `"source"` or `"target"`, a list of tokens.
+        """Returns the vocabulary of a side, `"source"`, `"target"` or that of a language model, `""`, a list of tokens.
 
         Raises:
             InputError: If it is missing or damaged.
         """
-        for name in (f"{side}_vocabulary", "shared_vocabulary"):
+        names = (f"{side}_vocabulary", "shared_vocabulary") if side else ("vocabulary",)
+        for name in names:
             if (self.path / f"{name}.json").is_file():
                 return [str(token) for token in self.json(f"{name}.json")]
             path = self.path / f"{name}.txt"
@@ -147,7 +148,7 @@ class CTranslate2Checkpoint(Checkpoint):
                     return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
                 except UnicodeDecodeError:
                     raise InputError(f"{path} must be UTF-8.") from None
-        raise InputError(f"{self.path} has no vocabulary: {side}_vocabulary or shared_vocabulary, .json or .txt.")
+        raise InputError(f"{self.path} has no vocabulary: {' or '.join(names)}, .json or .txt.")
 
 
 def _read(data: mmap.mmap, begin: int, kind: int, shape: tuple[int, ...]) -> np.ndarray:

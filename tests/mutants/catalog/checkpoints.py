@@ -276,6 +276,13 @@ MUTANTS: list[Mutant] = [
         "if False:",
         ("tests/training/importing/test_llama.py::test_tokenizers_that_we_do_not_have_are_refused",),
     ),
+    Mutant(
+        "halves of heads of CTranslate2 are read as pairs",
+        "zoo/checkpoints/families/ctranslate2_decoder.py",
+        'and not _of_all(checkpoint, "rotary_interleave", 1)',
+        "and False",
+        ("tests/export/test_convert_to_ctranslate2.py::test_a_language_model_leaves_and_comes_in_again[qwen3]",),
+    ),
     # Encoder-decoders.
     Mutant(
         "logits of T5 1.1 are divided and those of T5 are not",

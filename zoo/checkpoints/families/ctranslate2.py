@@ -17,36 +17,38 @@ from zoo.checkpoints.families.base import (
     register_writer,
 )
 from zoo.checkpoints.families.ctranslate2_layers import (
-    ACTIVATIONS,
+    EPSILON,
     FREE,
+    activation_of,
     blocks,
+    ignore_numbers,
+    is_ours,
     lowercase_of,
     norm,
+    num_blocks,
     numbers_of_decoder,
     numbers_of_half,
     order_of,
+    padding_of,
+    pieces_tokenizer,
+    read_names,
     scalars,
-    sinusoids,
+    scales_embeddings,
     special_names,
     table_of,
     tokens_of,
     under,
 )
 from zoo.checkpoints.families.layouts import UNWRITTEN, Mapped, Rows, read_mapped, write_mapped
-from zoo.checkpoints.tokenizers import mapped_subwords, single_characters
 from zoo.checkpoints.vocabulary import NEW, Arrangement, arrange
 from zoo.errors import InputError
-from zoo.text import SubwordTokenizer, Tokenizer
 
 _NAME = "TransformerSpec"
 _REVISIONS = range(2, 8)
 # Heads of the models of revision 2, by name.
 _HEADS = {"TransformerBase": 8, "TransformerBig": 16}
-_EPSILON = 1e-5
 # Positions of the table that replaces a formula.
 _LENGTH = 513
-_SPM = ("{side}.spm", "spm.model", "sentencepiece.model", "sentencepiece.bpe.model")
-_IGNORED = ("embeddings_merge", "alignment_layer", "alignment_heads", "alibi_use_positive_positions", "scale_alibi")
 
 
 @register_family(*(f"{MODEL_TYPE} {name}" for name in (_NAME, *_HEADS)))
@@ -69,7 +71,7 @@ def ctranslate2(checkpoint: CTranslate2Checkpoint) -> Imported:
     orders, tokenizers = {}, {}
     for side in SIDES:
         orders[side] = _order(checkpoint, side)
-        tokenizers[side] = _tokenizer(checkpoint, side, orders[side])
+        tokenizers[side] = pieces_tokenizer(checkpoint, side, checkpoint.tokens(side), orders[side])
     has_end = checkpoint.option("add_source_eos", False) or _starts_from_zeros(checkpoint)
     if not has_end:
         tokenizers["source"] = tokenizers["source"].without_end()
@@ -84,58 +86,34 @@ def _starts_from_zeros(checkpoint: CTranslate2Checkpoint) -> bool:
 def _order(checkpoint: CTranslate2Checkpoint, side: str) -> Arrangement:
     tokens, rows = checkpoint.tokens(side), checkpoint.shape(table_name(checkpoint, side))[0]
     places = {token: place for place, token in enumerate(tokens)}
-    named = {name: checkpoint.option(f"{name}_token", usual) or usual for name, usual in _SPECIAL.items()}
-    end, unknown = places.get(named["eos"]), places.get(named["unk"])
-    start = places.get(checkpoint.option("decoder_start_token", named["bos"]) or named["bos"])
+    bos, eos, unk = read_names(checkpoint)
+    end, unknown = places.get(eos), places.get(unk)
+    start = places.get(checkpoint.option("decoder_start_token", bos) or bos)
     if unknown is None and rows == len(tokens) + 1:
         unknown = len(tokens)  # the convention of OpenNMT-tf
     if side == "source":
-        start = places.get(named["bos"], NEW)  # sources have none
+        start = places.get(bos, NEW)  # sources have none
     elif _starts_from_zeros(checkpoint):
         start = NEW
     if start is None or end is None or rows < len(tokens):
         raise InputError(
-            f"{checkpoint.path}: the vocabulary of the {side} must have {named['eos']} and the start of translations, "
+            f"{checkpoint.path}: the vocabulary of the {side} must have {eos} and the start of translations, "
             f"and at most {rows} tokens, the rows of the embeddings. Received: {len(tokens)} tokens."
         )
-    pad = next((places[name] for name in ("<blank>", "<pad>") if name in places), None)
-    return arrange(rows, start, end, pad, unknown)
-
-
-_SPECIAL = {"bos": "<s>", "eos": "</s>", "unk": "<unk>"}
-
-
-def _tokenizer(checkpoint: CTranslate2Checkpoint, side: str, order: Arrangement) -> Tokenizer:
-    tokens = checkpoint.tokens(side)
-    names = [name.format(side=side) for name in _SPM]
-    model = next((name for name in names if (checkpoint.path / name).is_file()), None)
-    described = checkpoint.option("lowercase")  # a key of ours alone
-    lowercase = described.get(side) if isinstance(described, dict) else None
-    if model is not None and lowercase is not None:
-        return SubwordTokenizer(checkpoint.file(model).read_bytes(), lowercase)
-    if model is not None:
-        return mapped_subwords(checkpoint, model, {token: place for place, token in enumerate(tokens)}, order)
-    ordinary = order.pieces([*tokens, *[""] * (max(order.original_ids) + 1 - len(tokens))])[4:]
-    return single_characters(ordinary, f"{checkpoint.path}: the {side}", names, bool(lowercase))
+    return arrange(rows, start, end, padding_of(places), unknown)
 
 
 def _options(checkpoint: CTranslate2Checkpoint, orders: Mapping[str, Arrangement]) -> dict[str, Any]:
     for half in SIDES.values():
-        checkpoint.ignore(*(f"{prefix}{name}" for name in _IGNORED for prefix in (f"{half}/", "")))
-        for name in ("alibi", "multi_query_attention"):
-            if checkpoint.scalar(f"{half}/{name}", default=0):
-                raise InputError(f"{checkpoint.files[0]}: {half}/{name} must be false to be imported. Received: true.")
+        ignore_numbers(checkpoint, half, "alibi", "multi_query_attention")
     inner, dim = checkpoint.shape("encoder/layer_0/ffn/linear_0/weight")
-    activation = _of_both(checkpoint, "activation", 0)
-    if activation not in ACTIVATIONS:
-        raise InputError(f"{checkpoint.files[0]}: the activation number {activation} is not supported.")
     tables = [_table(checkpoint, half, dim) for half in SIDES.values()]
     plain = all(table.shape == tables[0].shape and is_ours(table) for table in tables)
     return {
         "source_vocab_size": len(orders["source"].original_ids),
         "target_vocab_size": len(orders["target"].original_ids),
-        "num_layers": _blocks(checkpoint, "encoder"),
-        "decoder_layers": _blocks(checkpoint, "decoder"),
+        "num_layers": num_blocks(checkpoint, "encoder"),
+        "decoder_layers": num_blocks(checkpoint, "decoder"),
         "num_heads": _of_both(checkpoint, "num_heads", _HEADS.get(checkpoint.config["model_type"].split()[1], 8)),
         "model_dim": dim,
         "intermediate_dim": inner,
@@ -143,11 +121,11 @@ def _options(checkpoint: CTranslate2Checkpoint, orders: Mapping[str, Arrangement
         "positions": "sinusoidal" if plain else "learned",
         "normalize_first": bool(_of_both(checkpoint, "pre_norm", 1)),
         "normalization": "layer_norm" if checkpoint.has("encoder/layer_0/ffn/layer_norm/beta") else "rms_norm",
-        "epsilon": checkpoint.option("layer_norm_epsilon") or _EPSILON,
-        "activation": ACTIVATIONS[activation],
+        "epsilon": checkpoint.option("layer_norm_epsilon") or EPSILON,
+        "activation": activation_of(checkpoint, _of_both(checkpoint, "activation", 0)),
         "gated": checkpoint.has("encoder/layer_0/ffn/linear_0_noact/weight"),
         "use_bias": checkpoint.has("encoder/layer_0/ffn/linear_0/bias"),
-        "scale_embeddings": _scales(checkpoint, dim),
+        "scale_embeddings": scales_embeddings(checkpoint, SIDES.values(), dim),
         "tied_embeddings": _tied(checkpoint, orders),
         "output_bias": checkpoint.has("decoder/projection/bias") or NEW in orders["target"].original_ids,
     }
@@ -159,22 +137,6 @@ def _of_both(checkpoint: CTranslate2Checkpoint, name: str, default: int) -> int:
     if len(values) > 1:
         raise InputError(f"{checkpoint.files[0]}: {name} must be the same in encoder and decoder. Received: {values}.")
     return int(values.pop())
-
-
-def _scales(checkpoint: CTranslate2Checkpoint, dim: int) -> bool:
-    """Returns whether embeddings are multiplied by √D; the file has a flag, or the factor."""
-    values = set()
-    for half in SIDES.values():
-        names = (f"{half}/scale_embeddings", f"{half}/embeddings/multiply_by_sqrt_depth")
-        value = checkpoint.scalar(*names, default=1)
-        values.add((dim**0.5 if value else 1.0) if isinstance(value, int) else value)
-    factor = values.pop()
-    if values or not any(np.isclose(factor, supported) for supported in (1.0, dim**0.5)):
-        raise InputError(
-            f"{checkpoint.files[0]}: embeddings must be multiplied by 1 or √{dim}, those of both sides. "
-            f"Received: {factor}{''.join(f' and {other}' for other in values)}."
-        )
-    return not np.isclose(factor, 1.0)
 
 
 def table_name(checkpoint: CTranslate2Checkpoint, side: str) -> str:
@@ -191,10 +153,6 @@ def _tied(checkpoint: CTranslate2Checkpoint, orders: Mapping[str, Arrangement]) 
     return "all" if source == target and orders["source"] == orders["target"] else "target"
 
 
-def _blocks(checkpoint: CTranslate2Checkpoint, half: str) -> int:
-    return next(n for n in range(1000) if not checkpoint.has(f"{half}/layer_{n}/ffn/linear_0/weight"))
-
-
 def _table(checkpoint: CTranslate2Checkpoint, half: str, dim: int) -> np.ndarray:
     """Returns the positions that are added to embeddings, [L, D].
 
@@ -206,11 +164,6 @@ def _table(checkpoint: CTranslate2Checkpoint, half: str, dim: int) -> np.ndarray
     rates = 10000.0 ** -(np.arange(dim // 2) / (dim // 2 - 1))
     phases = np.arange(1, _LENGTH + 1)[:, None] * rates
     return np.concatenate([np.sin(phases), np.cos(phases)], axis=1).astype("float32")
-
-
-def is_ours(table: np.ndarray) -> bool:
-    """Returns whether positions [L, D] are our sinusoids: sine and cosine of `p · 10000^(−2i/D)` in turn, p from 0."""
-    return bool(np.allclose(table, sinusoids(*table.shape), atol=1e-3))
 
 
 def _weights(checkpoint: CTranslate2Checkpoint, orders: Mapping[str, Arrangement], model: Any) -> Weights:

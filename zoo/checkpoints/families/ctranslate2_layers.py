@@ -1,14 +1,16 @@
 """What the encoder-decoders and the language models of CTranslate2 share."""
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from zoo.checkpoints.ctranslate2_file import CTranslate2Checkpoint
 from zoo.checkpoints.families.base import Tensors, attentions_of
-from zoo.checkpoints.families.layouts import Mapped, linear, normalization
-from zoo.checkpoints.tokenizers import SUBWORDS, has_bytes, original_ids_of
+from zoo.checkpoints.families.layouts import Columns, Mapped, Reordered, linear, normalization
+from zoo.checkpoints.tokenizers import SUBWORDS, has_bytes, mapped_subwords, original_ids_of, single_characters
 from zoo.checkpoints.vocabulary import Arrangement
 from zoo.errors import InputError
 from zoo.text import CharTokenizer, SubwordTokenizer, Tokenizer, WordTokenizer
@@ -25,7 +27,11 @@ FREE = {
     *("dropout", "attention_dropout", "feed_forward_dropout"),
 }
 """Options that may have any value when a model is written, or that are checked elsewhere."""
+EPSILON = 1e-5
+"""ε of normalisations if `config.json` has none."""
 _NORM = ("gamma", "beta")
+_SPM = ("{side}.spm", "spm.model", "sentencepiece.model", "sentencepiece.bpe.model")
+_IGNORED = ("embeddings_merge", "alignment_layer", "alignment_heads", "alibi_use_positive_positions", "scale_alibi")
 
 
 def activation_number(activation: str) -> int:
@@ -39,6 +45,92 @@ def activation_number(activation: str) -> int:
         known = ", ".join(numbers)
         raise InputError(f"CTranslate2 supports only the activations {known}. Received: activation={activation!r}.")
     return numbers[activation]
+
+
+def activation_of(checkpoint: CTranslate2Checkpoint, number: int) -> str:
+    """Returns our name of an activation; raises InputError for others."""
+    if number not in ACTIVATIONS:
+        raise InputError(f"{checkpoint.files[0]}: the activation number {number} is not supported.")
+    return ACTIVATIONS[number]
+
+
+def ignore_numbers(checkpoint: CTranslate2Checkpoint, half: str, *false: str) -> None:
+    """Marks numbers of an encoder or a decoder that affect no output.
+
+    Args:
+        checkpoint: The checkpoint.
+        half: `"encoder"` or `"decoder"`.
+        *false: The names of flags that must be false.
+
+    Raises:
+        InputError: If one of them is true.
+    """
+    checkpoint.ignore(*(f"{prefix}{name}" for name in _IGNORED for prefix in (f"{half}/", "")))
+    for name in false:
+        if checkpoint.scalar(f"{half}/{name}", default=0):
+            raise InputError(f"{checkpoint.files[0]}: {half}/{name} must be false to be imported. Received: true.")
+
+
+def num_blocks(checkpoint: CTranslate2Checkpoint, half: str) -> int:
+    """Returns the number of blocks of an encoder or a decoder."""
+    return next(n for n in itertools.count() if not checkpoint.has(f"{half}/layer_{n}/ffn/linear_0/weight"))
+
+
+def scales_embeddings(checkpoint: CTranslate2Checkpoint, halves: Iterable[str], dim: int) -> bool:
+    """Returns whether embeddings are multiplied by √D; the file has a flag, or the factor.
+
+    Raises:
+        InputError: If they are multiplied by another factor, or those of two halves by different ones.
+    """
+    values = set()
+    for half in halves:
+        names = (f"{half}/scale_embeddings", f"{half}/embeddings/multiply_by_sqrt_depth")
+        value = checkpoint.scalar(*names, default=1)
+        values.add((dim**0.5 if value else 1.0) if isinstance(value, int) else value)
+    factor = values.pop()
+    if values or not any(np.isclose(factor, supported) for supported in (1.0, dim**0.5)):
+        raise InputError(
+            f"{checkpoint.files[0]}: embeddings must be multiplied by 1 or √{dim}, those of both sides. "
+            f"Received: {factor}{''.join(f' and {other}' for other in values)}."
+        )
+    return not np.isclose(factor, 1.0)
+
+
+def read_names(checkpoint: CTranslate2Checkpoint) -> tuple[str, ...]:
+    """Returns the names of the tokens for start, end and unknown."""
+    names = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
+    return tuple(checkpoint.option(key, usual) or usual for key, usual in names.items())
+
+
+def padding_of(places: Mapping[str, int]) -> int | None:
+    """Returns the id of the padding token of a vocabulary, if it has one."""
+    return next((places[name] for name in ("<blank>", "<pad>") if name in places), None)
+
+
+def pieces_tokenizer(
+    checkpoint: CTranslate2Checkpoint, side: str, tokens: Sequence[str], order: Arrangement
+) -> Tokenizer:
+    """Returns the tokenizer of a vocabulary of pieces of a SentencePiece model, or of characters.
+
+    Args:
+        checkpoint: The checkpoint.
+        side: The name of its side.
+        tokens: The vocabulary.
+        order: Our order of the ids.
+
+    Raises:
+        InputError: If its tokens are pieces and the model is missing.
+    """
+    names = [name.format(side=side) for name in _SPM]
+    model = next((name for name in names if (checkpoint.path / name).is_file()), None)
+    described = checkpoint.option("lowercase")  # a key of ours alone
+    lowercase = described.get(side) if isinstance(described, dict) else None
+    if model is not None and lowercase is not None:
+        return SubwordTokenizer(checkpoint.file(model).read_bytes(), lowercase)
+    if model is not None:
+        return mapped_subwords(checkpoint, model, {token: place for place, token in enumerate(tokens)}, order)
+    ordinary = order.pieces([*tokens, *[""] * (max(order.original_ids) + 1 - len(tokens))])[4:]
+    return single_characters(ordinary, f"{checkpoint.path}: the {side}", names, bool(lowercase))
 
 
 def scalars(kind: str, **values: float) -> dict[str, Callable[[], np.ndarray]]:
@@ -75,6 +167,11 @@ def sinusoids(length: int, dim: int) -> np.ndarray:
     return np.stack([np.sin(phases), np.cos(phases)], axis=-1).reshape(length, -1).astype("float32")
 
 
+def is_ours(table: np.ndarray) -> bool:
+    """Returns whether positions [L, D] are our sinusoids: sine and cosine of `p · 10000^(−2i/D)` in turn, p from 0."""
+    return bool(np.allclose(table, sinusoids(*table.shape), atol=1e-3))
+
+
 def table_of(model: Any, positions: Any) -> np.ndarray:
     """Returns the table of a model's learned or sinusoidal positions, [L, D]."""
     if model.positions == "learned":
@@ -87,20 +184,25 @@ def norm(name: str, layer: Any) -> Iterator[Mapped]:
     yield from _named(normalization(name, layer, names=_NORM))
 
 
-def blocks(half: str, layers: Iterable[Any], parallel: bool = False) -> Iterator[Mapped]:
+Places = Callable[[int], np.ndarray]
+
+
+def blocks(half: str, layers: Iterable[Any], parallel: bool = False, places: Places | None = None) -> Iterator[Mapped]:
     """Yields the tensors of the blocks of an encoder or a decoder.
 
     Args:
         half: The prefix of their names.
         layers: The blocks.
         parallel: Whether both parts of a block read the same activations.
+        places: Function from the number of features of queries or keys to the index in the tensors of each of ours.
+            Default: the same order.
     """
     for index, block in enumerate(layers):
         name = f"{half}/layer_{index}"
         attentions = dict(zip(("self_attention", "attention"), attentions_of(block), strict=False))
         for (part, attention), layer_norm in zip(attentions.items(), block.norms, strict=False):
             yield from norm(f"{name}/input_layer_norm" if parallel else f"{name}/{part}/layer_norm", layer_norm)
-            yield from _attention(f"{name}/{part}", attention, part == "attention")
+            yield from _attention(f"{name}/{part}", attention, part == "attention", places)
         last = "post_attention_layer_norm" if parallel else "ffn/layer_norm"
         yield from norm(f"{name}/{last}", block.norms[-1])
         feed_forward = block.feed_forward
@@ -110,19 +212,27 @@ def blocks(half: str, layers: Iterable[Any], parallel: bool = False) -> Iterator
             yield from _linear(f"{name}/ffn/linear_0_noact", feed_forward.linear_dense)
 
 
-def _attention(name: str, attention: Any, reads_memory: bool) -> Iterator[Mapped]:
+def _attention(name: str, attention: Any, reads_memory: bool, places: Places | None) -> Iterator[Mapped]:
     """Yields the tensors of an attention; queries, keys and values are one matrix, or keys and values of a memory."""
     query, key, value = attention.query_dense, attention.key_dense, attention.value_dense
     groups = ((query,), (key, value)) if reads_memory else ((query, key, value),)
     for index, layers in enumerate((*groups, (attention.output_dense,))):
-        yield from _linear(f"{name}/linear_{index}", *layers)
+        outputs = _outputs(layers, places) if places and index == 0 else None
+        yield from _linear(f"{name}/linear_{index}", *layers, outputs=outputs)
     if getattr(attention, "qk_norm", False):
-        yield from norm(f"{name}/q_norm", attention.query_norm)
-        yield from norm(f"{name}/k_norm", attention.key_norm)
+        for part, layer in (("q_norm", attention.query_norm), ("k_norm", attention.key_norm)):
+            layout = Reordered(places(layer.scale.shape[0]), 0, Columns()) if places else None
+            yield from _named(normalization(f"{name}/{part}", layer, layout, names=_NORM))
 
 
-def _linear(name: str, *layers: Any) -> Iterator[Mapped]:
-    yield from _named(linear(name, *layers, bias=layers[0].use_bias))
+def _outputs(layers: Sequence[Any], places: Places) -> np.ndarray:
+    """Returns the index in their joined matrix of each output of queries, keys and values."""
+    query, key, value = (layer.kernel.shape[1] for layer in layers)
+    return np.concatenate([places(query), query + places(key), query + key + np.arange(value)])
+
+
+def _linear(name: str, *layers: Any, outputs: np.ndarray | None = None) -> Iterator[Mapped]:
+    yield from _named(linear(name, *layers, outputs=outputs, bias=layers[0].use_bias))
 
 
 def _named(tensors: Iterable[Mapped]) -> Iterator[Mapped]:
