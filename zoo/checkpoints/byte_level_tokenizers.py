@@ -118,7 +118,9 @@ def _rule(splits: Mapping[str, Any]) -> str | None:
     step = before[0] if before else {}
     if level.get("use_regex", True):
         return GPT2 if not before else GPT2 + SINGLE_DIGITS if step == _DIGITS else None
-    if step.get("type") != "Split" or step["behavior"] != "Isolated" or step.get("invert"):
+    # The patterns leave no gaps: what lies between their matches, which is removed with `invert`, is empty.
+    behavior, is_inverted = step.get("behavior"), bool(step.get("invert"))
+    if step.get("type") != "Split" or (behavior, is_inverted) not in (("Isolated", False), ("Removed", True)):
         return None
     return _RULES.get(step["pattern"].get("Regex", ""))
 

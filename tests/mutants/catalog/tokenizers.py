@@ -390,8 +390,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "words are removed from texts",
         "zoo/checkpoints/byte_level_tokenizers.py",
-        'step["behavior"] != "Isolated" or ',
-        "",
+        '(("Isolated", False), ("Removed", True))',
+        '(("Isolated", False), ("Removed", False))',
         ("tests/training/importing/test_llama.py::test_tokenizers_that_we_do_not_have_are_refused",),
     ),
     Mutant(

@@ -242,6 +242,14 @@ def test_tokenizers_that_we_do_not_have_are_refused(tmp_path):
         assert old in text
         path.write_text(text.replace(old, new, 1), encoding="utf-8")
         refused(f"hf:{path.parent}", tmp_path / "run", "tokenizer.json", *words)
+    described = json.loads(text)  # as files of Phi-4 have it, with the same words
+    described["pre_tokenizer"]["pretokenizers"][0] |= {"behavior": "Removed", "invert": True}
+    path.write_text(json.dumps(described), encoding="utf-8")
+    import_checkpoint(f"hf:{path.parent}", tmp_path / "run")
+    words = checkpoints.expected("qwen3")
+    tokenizer = zoo.load(tmp_path / "run").tokenizers.text
+    rows = [[tokenizer.original_ids[i] for i in row] for row in tokenizer.encode(words["texts"])]
+    assert rows == words["token_ids"]
 
 
 def test_each_of_several_ends_ends_a_text(tmp_path):
