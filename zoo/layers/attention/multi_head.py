@@ -336,10 +336,13 @@ class MultiHeadAttention(BaseAttention):
         """Returns the projected keys [B, N or G, S, H] for the score."""
         return key
 
+    def _positions_act_on_scores(self):
+        return self.positions is not None and self.positions.acts_on_scores
+
     @promises(IN_KERNEL, PAIRWISE, PLAIN)
     def compare(self, query, key, visible):
         scores = self.compare_heads(self.score.project_query(query), key)
-        if self.positions is None:
+        if not self._positions_act_on_scores():
             return self.cap_scores(scores)
         pairs = visible.query_positions, visible.key_positions
         scores = self.cap_scores(_add_term(scores, self.positions.scores(query, *pairs)))
@@ -363,7 +366,7 @@ class MultiHeadAttention(BaseAttention):
     @promises(IN_KERNEL, PAIRWISE, PLAIN)
     def weighted_sum(self, weights, value, visible):
         output = self.sum_heads(weights, value)
-        if self.positions is not None:
+        if self._positions_act_on_scores():
             term = self.positions.values(weights, visible.query_positions, visible.key_positions)
             output = output if term is None else output + ops.cast(term, output.dtype)
         return output
@@ -391,10 +394,9 @@ class MultiHeadAttention(BaseAttention):
 
     def can_fuse(self, masked, biased):
         is_product = type(self.score).compare is DotScore.compare and keeps(self, IN_KERNEL, _STEPS)
-        acts_on_scores = self.positions is not None and self.positions.acts_on_scores
         # On PyTorch Keras' operation takes a mask or a bias, not both; the largest biases do not fit float16.
         fits = not biased or not (masked or self.compute_dtype == "float16")
-        is_plain = self.has_softmax and self.logit_softcap is None and not acts_on_scores
+        is_plain = self.has_softmax and self.logit_softcap is None and not self._positions_act_on_scores()
         return is_product and is_plain and fits
 
     def fused_output(self, query, memory, visible, bias):
