@@ -15,8 +15,8 @@ def repeat_rows(nested: Any, times: int) -> Any:
 
 
 def take_rows(nested: Any, indices: Any) -> Any:
-    """Returns the rows of the nested tensors at `indices`, int32 [R]; scalars are not changed."""
-    return keras.tree.map_structure(lambda x: ops.take(x, indices, axis=0) if len(x.shape) else x, nested)
+    """Returns the rows of the nested tensors at `indices` ≥ 0, int32 [R]; scalars are not changed."""
+    return keras.tree.map_structure(lambda x: take(x, indices) if len(x.shape) else x, nested)
 
 
 def take(values: Any, indices: Any, axis: int = 0) -> Any:
