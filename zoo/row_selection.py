@@ -24,7 +24,8 @@ def take(values: Any, indices: Any, axis: int = 0) -> Any:
 
     Keras on TensorFlow also supports negative indices, which costs four more operations.
     """
-    if keras.backend.backend() == "tensorflow" and not isinstance(indices, keras.KerasTensor):
+    is_symbolic = isinstance(values, keras.KerasTensor) or isinstance(indices, keras.KerasTensor)
+    if keras.backend.backend() == "tensorflow" and not is_symbolic:
         return importlib.import_module("tensorflow").gather(values, indices, axis=axis)
     return ops.take(values, indices, axis=axis)
 

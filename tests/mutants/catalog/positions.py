@@ -9,6 +9,13 @@ GIVEN, BASE = (f"{FOLDER}/test_given.py",), (f"{FOLDER}/test_base.py",)
 
 MUTANTS: list[Mutant] = [
     Mutant(
+        "terms of positions have no cost",
+        "zoo/row_selection.py",
+        "isinstance(values, keras.KerasTensor) or isinstance(indices, keras.KerasTensor)",
+        "isinstance(indices, keras.KerasTensor)",
+        ("tests/zoo/inspection/test_cost.py::test_terms_of_positions",),
+    ),
+    Mutant(
         "all rotations of a graph have the cosines of its first layer",
         "zoo/layers/positions/rotary.py",
         "computed_once((self, size), ",
