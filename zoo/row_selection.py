@@ -15,8 +15,8 @@ def repeat_rows(nested: Any, times: int) -> Any:
 
 
 def take_rows(nested: Any, indices: Any) -> Any:
-    """Returns the rows of the nested tensors at `indices`, int32 [R]; scalars are not changed."""
-    return keras.tree.map_structure(lambda x: ops.take(x, indices, axis=0) if len(x.shape) else x, nested)
+    """Returns the rows of the nested tensors at `indices` ≥ 0, int32 [R]; scalars are not changed."""
+    return keras.tree.map_structure(lambda x: take(x, indices) if len(x.shape) else x, nested)
 
 
 def take(values: Any, indices: Any, axis: int = 0) -> Any:
@@ -24,7 +24,8 @@ def take(values: Any, indices: Any, axis: int = 0) -> Any:
 
     Keras on TensorFlow also supports negative indices, which costs four more operations.
     """
-    if keras.backend.backend() == "tensorflow" and not isinstance(indices, keras.KerasTensor):
+    is_symbolic = isinstance(values, keras.KerasTensor) or isinstance(indices, keras.KerasTensor)
+    if keras.backend.backend() == "tensorflow" and not is_symbolic:
         return importlib.import_module("tensorflow").gather(values, indices, axis=axis)
     return ops.take(values, indices, axis=axis)
 

@@ -128,7 +128,7 @@ plt.show()
 # ## The way out
 #
 # Keep *all* states of the encoder, and let the decoder choose for each word it writes. Here is a trained model that
-# does. It reads a date and writes it as ISO 8601; each row shows where it looked for that character.
+# does. It reads a date and writes it as ISO 8601; each row shows the weights of the source for that character.
 
 # %%
 run = zoo.load("preset:dates_rnnsearch")

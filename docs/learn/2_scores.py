@@ -75,8 +75,8 @@ plt.show()
 # %% [markdown]
 # Each picture shows six queries (rows) over six keys (columns), all untrained. Two things to notice:
 #
-# - `dot` has very dark cells: some queries look at a single key already. `scaled_dot` divides by $\sqrt{d}$ and is softer.
-#   The [next page but one](4_heads_and_positions.md) says why that matters.
+# - `dot` has very dark cells: some queries give nearly all weight to a single key. `scaled_dot` divides by $\sqrt{d}$ and
+#   is softer. The [next page but one](4_heads_and_positions.md) explains why that matters.
 # - `cosine` is softest: it lies between −1 and 1 before its temperature, whatever the vectors are.
 #
 # ## What they cost
@@ -92,8 +92,8 @@ for name in ("dot", "general", "additive"):
     print(f"{name:10} {cost.multiplications:>12,} multiplications {cost.others:>10,} functions")
 
 # %% [markdown]
-# For a recurrent decoder, which asks one question at a time, that does not matter much. For self-attention, where
-# everything asks about everything, it does: this is why the Transformer went back to dot products.
+# For a recurrent decoder, which has one query at a time, that does not matter much. For self-attention, where each
+# position is compared with every other, it does: this is why the Transformer went back to dot products.
 #
 # ## Does the score matter for what is learned?
 #
@@ -132,12 +132,13 @@ plt.legend()
 plt.show()
 
 # %% [markdown]
-# `dot` needs no training here, since its weights are none: similar vectors are what it looks for. `general` begins with
+# `dot` needs no training here, and has no weights to train: it finds similar vectors. `general` begins with
 # random weights and must find out that "similar" is the right idea. `additive` must build it from a hidden layer, and is
 # slowest. On a task where *similar* is the wrong idea the order turns round.
 #
 # ## Now change this
 #
 # - Let the query be a noisy copy of the key *times −1*. Which scores can still learn it?
-# - Give queries 8 features and keys 16 (let the query be the first half). `dot` refuses. Read its message; who does not?
+# - Give queries 8 features and keys 16 (let the query be the first half). `dot` raises an
+#   error. Read its message; which scores take them?
 # - Set `units=64` in `layers.AdditiveScore(units=64)` and use the object in place of its name. Is it faster?

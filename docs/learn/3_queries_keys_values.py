@@ -1,14 +1,14 @@
 # %% [markdown]
 # # 3. Queries, keys, values and masks
 #
-# On the last page the vectors $h_j$ did two jobs: they were compared with $s$, and they were averaged. Nothing says
-# that one vector must do both. Give each job a vector of its own, and every vector a name:
+# On the last page the vectors $h_j$ did two jobs: they were compared with $s$, and they were averaged. One vector need
+# not do both. Give each job a vector of its own, and every vector a name:
 #
 # | | question it answers | in a library |
 # |---|---|---|
 # | **query** $q$ | what am I looking for? | what you type |
 # | **key** $k$ | what can I be found by? | the words on the card |
-# | **value** $v$ | what do I tell? | the book |
+# | **value** $v$ | what do I contribute? | the book |
 #
 # With all queries as the rows of a matrix $Q$, and keys and values likewise, attention is one line:
 #
@@ -39,8 +39,8 @@ for question, answer, row in zip(questions, answers[0], weights[0], strict=True)
 #
 # ## Self-attention: one text, three views
 #
-# If queries, keys and values all come from the same text, $Q = X W_q$, $K = X W_k$, $V = X W_v$, every word asks all
-# words. The classifier below has one such layer with one head. It was trained to tell the meaning of ambiguous words.
+# If queries, keys and values all come from the same text, $Q = X W_q$, $K = X W_k$, $V = X W_v$, every word attends
+# to all words. The classifier below has one such layer with one head. It was trained to tell the meaning of ambiguous words.
 
 # %%
 run = zoo.load("preset:senses_self_attention_classifier")
@@ -54,7 +54,7 @@ for axis, (tokens, weights) in zip(axes, run.attention(texts), strict=True):
     axis.imshow(weights[0, 0], cmap="Greens", vmin=0, vmax=1)
     axis.set_xticks(range(len(tokens)), tokens, rotation=60, ha="right")
     axis.set_yticks(range(len(tokens)), tokens)
-    axis.set(xlabel="is looked at", ylabel="looks")
+    axis.set(xlabel="key", ylabel="query")
 plt.show()
 
 # %% [markdown]
@@ -65,10 +65,10 @@ plt.show()
 print(run.compare("apple", texts + ["She ate a sweet apple."]))
 
 # %% [markdown]
-# ## Masks: what must not be seen
+# ## Masks: what may be attended to
 #
-# **Padding.** Texts of a batch have different lengths; the short ones are filled up. Nobody may look at the filling.
-# A mask is boolean, and **True means: may be looked at**. We fill up with enormous numbers to be sure.
+# **Padding.** Texts of a batch have different lengths; the short ones are padded. No query may attend to the padding. A
+# mask is boolean, and **True means: may be attended to**. We pad with enormous numbers to be sure.
 
 # %%
 x = np.random.default_rng(0).normal(size=(1, 4, 8)).astype("float32")
@@ -80,8 +80,8 @@ in_a_batch = layer(x, padded, value_mask=mask)
 print("largest difference:", float(np.abs(alone - in_a_batch).max()))
 
 # %% [markdown]
-# **The future.** A model that learns to continue a text must not see the continuation. The causal mask lets position
-# $t$ see itself and what came before.
+# **The future.** A model that learns to continue a text must not attend to the continuation. With the causal mask,
+# position $t$ attends to itself and to earlier positions.
 
 # %%
 _, weights = layer(x, x, use_causal_mask=True, return_attention_scores=True)
@@ -91,7 +91,7 @@ print(np.array(weights[0]).round(2))
 # Masked scores become $-\infty$ *before* the softmax, so each row still sums to 1. Setting weights to zero *after* it
 # would not do: the hidden words would have taken part in the sum.
 #
-# **Nothing to see.** What if everything is masked? A softmax over nothing is 0/0. Here such a query gets exact zeros:
+# **No key left.** What if everything is masked? A softmax over nothing is 0/0. Here such a query gets exact zeros:
 
 # %%
 nothing = layer(x, x, value_mask=np.zeros((1, 4), bool))

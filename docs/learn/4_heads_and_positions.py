@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 4. Heads and positions
 #
-# Two things are missing from self-attention. A softmax has one peak, but a word may need to look at two places. And
+# Two things are missing from self-attention. A softmax has one peak, but a word may need two places. And
 # attention does not know where anything stands. This page adds both.
 #
 # ## A bag of words
@@ -90,7 +90,7 @@ for heads, key_dim in ((1, 512), (8, 64)):
     )
 
 # %% [markdown]
-# What do heads look at? Here are those of a small language model that learned to add. The text is read from left to
+# What do heads attend to? Here are those of a small language model that learned to add. The text is read from left to
 # right, so everything above the diagonal is hidden.
 
 # %%
@@ -107,8 +107,8 @@ for (layer_number, head), axis in np.ndenumerate(axes):
 plt.show()
 
 # %% [markdown]
-# Some heads look at one neighbour, some at the same place in the other number, some at everything. Nobody told them to
-# share the work.
+# Some heads attend to one neighbour, some to the same place in the other number, some to everything. Nothing in the loss
+# requires them to share the work.
 #
 # ## Why divide by √d?
 #

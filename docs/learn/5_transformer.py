@@ -23,7 +23,7 @@ from zoo.vocabulary import END, START
 zoo.draw_model("transformer_tiny")
 
 # %% [markdown]
-# There are **three kinds of attention** in it, and they differ only in who asks whom:
+# There are **three kinds of attention** in it, and they differ only in where queries and keys come from:
 #
 # | | queries from | keys and values from | mask |
 # |---|---|---|---|
@@ -102,8 +102,8 @@ for hypothesis in dates.nbest(["5.6.1984"], beam_size=4)[0]:
     print(f"{hypothesis.log_prob:8.3f}  {hypothesis.text}")
 
 # %% [markdown]
-# Is `5.6.1984` in June or in May? The model is sure about the order, or less sure, depending on what its training data
-# had; the list shows what it would have said otherwise.
+# Is `5.6.1984` in June or in May? How sure the model is depends on its training data; the list shows the other dates that
+# it considered, and their log probabilities.
 #
 # ## Why training is fast and writing is slow
 #

@@ -86,7 +86,7 @@ client = Client(f"localhost:{port}", "dates")
 client.translate(["le 14 juillet 1989", "24 марта 1931 г.", "2093年7月24日"])
 
 # %% [markdown]
-# Any language can ask over REST; `curl` would do:
+# Clients in any language can send requests over REST; `curl` would do:
 
 # %%
 import urllib.request
@@ -99,7 +99,7 @@ with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request) 
 # %% [markdown]
 # ## 5. Looking at it
 #
-# A served model can say where it looked, too. The signature `attention` returns the tokens of both sides and the weights.
+# A served model also returns its attention. The signature `attention` returns the tokens of both sides and the weights.
 
 # %%
 answer = client.predict("attention", {"text": ["le 14 juillet 1989"]})
@@ -126,6 +126,8 @@ print("the server has ended")
 # ## Now change this
 #
 # - Export with `--check`. What is compared before the version becomes visible?
-# - Export a second version into the same folder while the server runs, and ask again. No answer is lost in between.
-# - Serve `preset:senses_self_attention_classifier` and ask for `classify` and for `attention`.
+# - Export a second version into the same folder while the server runs, and send requests again. None of
+#   them fails in between.
+# - Serve `preset:senses_self_attention_classifier` and call its signatures `classify` and
+#   `attention`.
 # - Serve a model of your own: [Ten minutes](../do/ten-minutes.md) and [Your own text](../do/your-text.md).

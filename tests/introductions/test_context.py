@@ -33,11 +33,11 @@ def row_it_leans_towards_its_neighbours(names):
     assert set(fruit) == {"juicy", "ate", "lunch"} and "phone" in company
 
 
-def row_what_apple_looks_at(names):
+def row_what_apple_attends_to(names):
     assert set(names["looked_at"]) == {"▁juicy", "▁ate", "▁lunch"}
 
 
-def row_a_picture_of_what_it_looks_at(command_lines):
+def row_a_picture_of_what_it_attends_to(command_lines):
     ((module, arguments),) = command_lines
     assert str(parse(module, arguments).heatmap) == "apple.png"
 

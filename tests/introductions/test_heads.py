@@ -98,7 +98,7 @@ def row_eight_layers_and_one_matrix_measured(command_lines):
     assert module == "benchmarks.growth" and [LAYERS[name].heads for name in arguments[1::2]] == [1, 8, 8]
 
 
-def row_what_each_head_sees(names, pictures):
+def row_what_each_head_attends_to(names, pictures):
     weights = names["weights"]
     assert weights.shape[1] > 1 and weights.shape[-1] == len(names["tokens"])
     looked_at = weights[0, :, 1:].argmax(axis=-1)

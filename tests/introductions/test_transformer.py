@@ -27,13 +27,13 @@ def row_n_layers(names):
     assert np.abs(numpy(first) - numpy(second)).max() > 0
 
 
-def row_the_decoder_sees_its_past(names):
+def row_the_decoder_attends_to_its_past(names):
     close(names["later"][:, :2], names["y"][:, :2])
     close(numpy(names["changed"])[0, :2], numpy(names["z"])[0, :2])
     assert np.abs(numpy(names["changed"]) - numpy(names["z"]))[0, 2].max() > 1e-3
 
 
-def row_the_decoder_looks_at_the_encoder(names):
+def row_the_decoder_attends_to_the_encoder(names):
     assert names["masked"].shape == (1, 2, 3, 3) and names["cross"].shape == (1, 2, 3, 5)
     assert np.abs(numpy(names["layer"](names["y"], names["x"] + 1)) - numpy(names["z"])).max() > 1e-3
 

@@ -35,7 +35,7 @@ _BATCHES = 16
 """Number of batches from which the mean lengths are estimated."""
 
 
-def symbols_per_second_at_peak(model: keras.Model, batches: Batches, hardware: Hardware) -> float | None:
+def tokens_per_second_at_peak(model: keras.Model, batches: Batches, hardware: Hardware) -> float | None:
     """Returns the number of tokens per second that a run would train on at the peak of its devices.
 
     The share of it that a run reaches is its model FLOP utilisation (Chowdhery et al. 2022, appendix B): the operations

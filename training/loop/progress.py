@@ -173,7 +173,8 @@ class Progress(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         self.settle()
-        logs["symbols_per_second"], logs["learning_rate"] = self.symbols_per_second, self.learning_rate
+        # The name in `metrics.jsonl` is that of older versions.
+        logs["symbols_per_second"], logs["learning_rate"] = self.tokens_per_second, self.learning_rate
         validation = logs["val_cross_entropy"]
         self.best = min(self.best, validation)
         quality = f"perplexity {perplexity(validation):{'.2f' if validation < 20 else '.1e'}}"
@@ -209,7 +210,7 @@ class Progress(keras.callbacks.Callback):
         self.shown = time.monotonic()
 
     @property
-    def symbols_per_second(self) -> float:
+    def tokens_per_second(self) -> float:
         """Real tokens per second in this round, including the time to wait for data."""
         return self.tokens / max(self.seconds, 1e-9)
 
@@ -223,7 +224,7 @@ class Progress(keras.callbacks.Callback):
         """Returns the remaining time and the tokens per second, once batches were measured, and the learning rate."""
         parts = [f"learning rate {self.learning_rate:.2e}"]
         if self.tokens:
-            rate = self.symbols_per_second
+            rate = self.tokens_per_second
             share = f" (MFU {rate / self.tokens_at_peak:.1%})" if self.tokens_at_peak else ""
             parts.insert(0, f"{rate:,.0f} tokens/s{share}")
         if self.done > self.first:

@@ -18,7 +18,7 @@ from training.data.batching import Batches
 from training.data.fingerprint import USED, identify
 from training.hardware.choice import choose_hardware
 from training.hardware.devices import build_compiled, spread_over
-from training.hardware.peaks import symbols_per_second_at_peak
+from training.hardware.peaks import tokens_per_second_at_peak
 from training.hardware.precision import without_rewriting
 from training.hardware.processes import ALONE, Processes, backend_versions
 from training.loop.access import locked, only_chief_writes
@@ -189,7 +189,7 @@ def fit(workdir: WorkDir, built: BuiltRun, state: RunState, observers: Sequence[
     batches.skip = state.batches
     schedule, accumulated = make_schedule(settings), settings.accumulate_steps
     done = state.rounds * settings.eval_every + state.batches // accumulated
-    at_peak = symbols_per_second_at_peak(model, batches, hardware)
+    at_peak = tokens_per_second_at_peak(model, batches, hardware)
     steps = (settings.total_steps, done, accumulated)
     compiled = model.train_function is not None
     progress = Progress(*steps, schedule, batches.tokens, len(built.validation), state.best, at_peak, compiled)

@@ -88,11 +88,6 @@ class Constraints:
         """Returns which rows (of `by_row`) have a token of the prompt at `index`, boolean [B]."""
         return index < rows["prompt_length"]
 
-    @property
-    def changes_choice(self) -> bool:
-        """Whether a constraint may require another token than the most probable one."""
-        return bool(self.no_repeat_ngram) or self.prompt is not None or self.forces_end
-
     def must_end(self, rows: dict[str, Any], index: Any) -> Any:
         """Returns which rows (of `by_row`) must end at `index`, boolean [B]."""
         last = index + 1 >= rows["max_length"]
@@ -129,7 +124,7 @@ class Constraints:
 def ban_special(logits: Any, special: SpecialIds) -> Any:
     """Returns float32 logits [..., V] in which start and padding are `LOWEST`."""
     places = ops.convert_to_tensor([[special.start], [special.pad]], "int32")
-    banned = ops.scatter(places, ops.full((2,), LOWEST, "float32"), (logits.shape[-1],))
+    banned = ops.scatter(places, ops.convert_to_tensor([LOWEST, LOWEST], "float32"), (logits.shape[-1],))
     # Compilers fuse adding a vector with the matrix product of the logits; `where` would be an additional pass.
     return ops.add(ops.cast(logits, "float32"), banned)
 

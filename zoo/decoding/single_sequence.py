@@ -51,14 +51,11 @@ class SingleSequenceSearch(Search):
         logits = ban_special(self.constraints.without_early_end(logits, index), self.special)
         largest, chosen = argmax(logits)
         log_prob = -ops.log(ops.sum(ops.exp(logits - largest), axis=-1))  # of the most probable token
-        is_largest = self.choose is None and not self.constraints.changes_choice
         if self.choose is not None or self.constraints.no_repeat_ngram:
             choose = self.choose or (lambda logits, rows, index: argmax(logits)[1])
             chosen = choose(self.constraints.without_repeats(logits, rows["ids"], index), rows, index)
-        chosen = ops.cast(chosen, "int32")
-        chosen, ends, uncounted = self.constrain(chosen, rows, index)
-        if not is_largest:
             log_prob = log_prob + (take_per_row(logits, chosen[:, None]) - largest)[:, 0]
+        chosen, ends, uncounted = self.constrain(ops.cast(chosen, "int32"), rows, index)
         chosen = self.special.with_one_end(chosen, ends)
         chosen = ops.where(rows["finished"], self.special.pad, chosen)
         ends = ops.logical_or(ends, index + 1 >= rows["max_length"])

@@ -1,72 +1,66 @@
-"""Copies of attention layers that record the steps of a call.
+"""Copies of attention layers that record the steps of a call, with the formulas that their methods declare.
 
-A copy shares the weights of its layer. Its class is a subclass in which the public steps of the layer (`project_query`,
-`project_memory`, `compare`, `normalize`, `weighted_sum`, `project_output`) pass their results to a recorder. The record
-is therefore correct even if a user's subclass overrides a step, and the layer itself does not change.
+A copy shares the weights of its layer. The public methods of the copy, its score and its positions are called through
+the handlers below, which pass their results to a recorder. The record is therefore correct even if a user's subclass
+overrides a method, and the layer itself does not change.
 """
 
 import functools
-from collections.abc import Callable
-from dataclasses import dataclass
+import re
 from typing import Any
 
 import keras
 from keras import ops
 
-from zoo.inspection import formulas, graph
-from zoo.layers import (
-    BaseAttention,
-    DifferentialAttention,
-    LinearAttention,
-    MultiHeadAttention,
-    Positions,
-    ScaledDotScore,
-    Score,
-)
-from zoo.layers.attention.blocked import BlockedAttention
+from zoo.inspection import graph
+from zoo.layers import BaseAttention, LinearAttention, Positions, ScaledDotScore, Score
 from zoo.layers.attention.query_blocks import QueryBlocks
 from zoo.layers.attention.state_attention import StateAttention
+from zoo.layers.core.projections import join_heads
 from zoo.layers.scores.products import DotScore
 
+Step = tuple[str, str, Any]
+"""The name of a step, its formula and its tensor."""
 
-@dataclass
+
 class Recorder:
-    """The state that the parts of a copy share during one call.
+    """Records the steps of one call of a copy, and contains what its handlers share.
 
     Args:
-        record: Called with the name of a step, its formula and its tensor.
+        steps: The list to which the steps are appended.
+        prefix: Prefix of their names.
         symbolic: Whether the call has symbolic tensors, to count operations.
         all_weights: Whether all weights are computed at once, instead of only those that the layer computes.
     """
 
-    record: Callable[[str, str, Any], None]
-    symbolic: bool = False
-    all_weights: bool = True
-    role: str = "query"
-    """Whether queries or keys are projected."""
-    key: Any = None
-    """The last recorded key."""
-    value: Any = None
-    unscaled: Any = None
-    """The query before the scale of a scaled dot product."""
-    rotation: str | None = None
-    """Formula of the rotation of the query or key."""
-    unrotated: str = ""
-    """Formula of the query or key without the rotation."""
-    bias: Any = None
-    part: int = 0
-    """Number of the part of a head, in differential attention."""
-    drops: bool = False
-    """Whether dropout is active."""
-    scores: Any = None
-    """The last recorded scores."""
-    scores_name: str = "scores"
+    def __init__(self, steps: list[Step], prefix: str = "", symbolic: bool = False, all_weights: bool = True) -> None:
+        self.steps = steps
+        self.prefix = prefix
+        self.symbolic = symbolic
+        self.all_weights = all_weights
+        self.has_heads = False
+        self.side = self.formula = ""  # of the projection that is being computed, "query" or "key"
+        self.key = self.value = None  # as last recorded
+        self.unscaled = None  # the query before the scale of a scaled dot product
+        self.bias = None
+        self.drops = False  # whether dropout is active
+        self.part = 0  # number of the part of a head, in differential attention
+        self.suffix = ""
+        self.scores, self.scores_name = None, "scores"  # as last recorded
+
+    def record(self, name: str, formula: str, tensor: Any) -> Any:
+        """Records a step, and returns its tensor."""
+        self.steps.append((self.prefix + name + self.suffix, formula, tensor))
+        return tensor
 
     def record_scores(self, name: str, formula: str, scores: Any) -> Any:
         """Records scores, and returns them."""
-        self.record(name, formula, scores)
         self.scores, self.scores_name = scores, name
-        return scores
+        return self.record(name, formula, scores)
+
+    def record_change(self, name: str, part: Any, tensor: Any, unchanged: Any = None) -> Any:
+        """Records a result of a part of a layer unless it is `unchanged`, and returns it."""
+        return tensor if tensor is unchanged else self.record(name, formula_of_class(type(part)), tensor)
 
 
 def recording_copy(layer: BaseAttention, recorder: Recorder) -> Any:
@@ -74,121 +68,149 @@ def recording_copy(layer: BaseAttention, recorder: Recorder) -> Any:
 
     The copy does not use chunks and fused kernels, whose intermediate results differ.
     """
-    has_heads = isinstance(layer, MultiHeadAttention)
-    mixins: tuple[type, ...] = (_RecordingHeads if has_heads else _RecordingAttention,)
-    if isinstance(layer, LinearAttention):
-        mixins = (_RecordingFeatures, *mixins)
-    if isinstance(layer, StateAttention):
-        mixins = (_RecordingState, *mixins)
-    if isinstance(layer, DifferentialAttention):
-        mixins = (_RecordingDifference, *mixins)
-    if isinstance(layer, BlockedAttention) and recorder.all_weights:
-        mixins = (_OneBlock, *mixins)
-    copy = _copy(layer, mixins, recorder)
+    recorder.has_heads = layer.has_heads
+    replaced: dict[str, Any] = {"has_linear_path": getattr(layer, "has_linear_path", None)}
     if recorder.all_weights or not isinstance(layer, (LinearAttention, StateAttention)):
-        copy.__dict__["implementation"] = "dense"
-    score_mixin = _RecordingProjections if has_heads else _RecordingScore
-    for name, kind, mixin in (("score", Score, score_mixin), ("positions", Positions, _RecordingPositions)):
+        replaced["implementation"] = "dense"
+    for name, kind, handlers in (("score", Score, _OfScore), ("positions", Positions, _OfPositions)):
         part = getattr(layer, name, None)
         if isinstance(part, kind):
-            copy.__dict__[name] = _copy(part, (mixin,), recorder)
-    return copy
+            replaced[name] = _observed(part, handlers, recorder)
+    return _observed(copy_with(layer, replaced), _OfLayer, recorder)
 
 
-def symbolic_steps(
-    layer: BaseAttention, args: Any, kwargs: Any, all_weights: bool = True
-) -> list[tuple[str, str, Any]]:
+def symbolic_steps(layer: BaseAttention, args: Any, kwargs: Any, all_weights: bool = True) -> list[Step]:
     """Returns name, formula and tensor of each step of a call with symbolic tensors; the last is `output`."""
-    steps: list[tuple[str, str, Any]] = []
-    recorder = Recorder(lambda *step: steps.append(step), symbolic=True, all_weights=all_weights)
-    results = graph.inline(layer, recording_copy(layer, recorder).call, args, kwargs)
+    steps: list[Step] = []
+    copied = recording_copy(layer, Recorder(steps, symbolic=True, all_weights=all_weights))
+    results = graph.inline(layer, copied.call, args, kwargs)
     formula = next((formula for name, formula, _ in steps if name == "output"), "")
     return [*(step for step in steps if step[0] != "output"), ("output", formula, results)]
 
 
 def copy_with(layer: keras.layers.Layer, parts: dict[str, Any]) -> Any:
     """Returns a copy of a layer in which these attributes are replaced."""
-    copy = _copy(layer, (), None)
-    copy.__dict__.update(parts)
-    return copy
-
-
-def _copy(layer: Any, mixins: tuple[type, ...], recorder: Recorder | None) -> Any:
     # Not by `setattr`, because Keras would track the sublayers as new ones.
-    layer_class: Any = type(layer)
-    copy: Any = object.__new__(_subclass(layer_class, mixins))
-    copy.__dict__.update(layer.__dict__, _recorder=recorder)
-    return copy
+    copied: Any = object.__new__(type(layer))
+    copied.__dict__.update(layer.__dict__, **parts)
+    return copied
 
 
-@functools.cache
-def _subclass(layer_class: Any, mixins: tuple[type, ...]) -> Any:
-    if not mixins:
-        return layer_class
-    return type(layer_class.__name__, (*mixins, layer_class), {"__module__": layer_class.__module__})
+def _observed(part: Any, handlers: type, recorder: Recorder) -> Any:
+    """Returns a copy whose methods are called through the `handlers` with the same names."""
+    observed = copy_with(part, {})
+    for name, handler in vars(handlers).items():
+        if callable(handler) and hasattr(part, name):
+            observed.__dict__[name] = functools.partial(handler, recorder, observed, getattr(observed, name))
+    return observed
 
 
-class _Recording:
-    """Base of the mixins of the copies' classes."""
+def formula_of(part: Any, method: str, number: int = 0) -> str:
+    """Returns the formula of a result of a method; for a method without formulas, such as a user's, its name."""
+    formulas = getattr(getattr(type(part), method), "formulas", ())
+    if not formulas:
+        return f"{type(part).__name__}.{method}"
+    formula: str = formulas[number]
+    if method == "normalize":
+        return formula.replace("softmax", part.normalization.label)
+    if method == "project_output" and not getattr(part, "output_projection", True):
+        return formula.removesuffix(" W_o + b_o")
+    formula = formula if getattr(part, "use_bias", True) else re.sub(r" \+ b(_\w)?$", "", formula)
+    is_query_or_key = number == 0 and method in ("project_query", "project_memory")
+    return f"RMSNorm({formula})" if is_query_or_key and getattr(part, "qk_norm", False) else formula
 
-    only_observes = True
-    _recorder: Any
 
-    def _original_class(self):
-        return next(kind for kind in type(self).__mro__ if not issubclass(kind, _Recording))
-
-    def _formula(self, step, method):
-        return formulas.of_step(self, self._original_class(), step, method)
+def formula_of_class(part_class: type) -> str:
+    """Returns the first formula in the docstring of a class, by convention that of its result."""
+    formulas = re.findall(r"`([^`]+)`", (part_class.__dict__.get("__doc__") or "").split("\n\n")[0])
+    return next((formula for formula in formulas if " " in formula), part_class.__name__)
 
 
-class _RecordingAttention(_Recording):
-    """Records the steps of an attention layer."""
+def _recorded(name: str, method: str) -> Any:
+    """Returns a handler that records the result of a method under a name."""
 
-    def project_query(self, query, start_index=0):
-        recorder = self._recorder
-        recorder.role, recorder.rotation = "query", None
-        recorder.unrotated = self._formula("query", "project_query")
-        projected = super().project_query(query, start_index)
-        recorder.record("query", recorder.rotation or recorder.unrotated, projected)
-        return projected
+    def handle(recorder, part, call, *args, **kwargs):
+        return recorder.record(name, formula_of(part, method), call(*args, **kwargs))
 
-    def project_memory(self, value, key=None, start_index=0):
-        recorder = self._recorder
-        recorder.role, recorder.rotation, recorder.key = "key", None, None
-        recorder.unrotated = self._formula("key", "project_memory")
-        memory = super().project_memory(value, key, start_index)
-        formula = recorder.rotation or recorder.unrotated
-        projected = memory["key"] if recorder.key is None else recorder.key
-        recorder.record("key", formula, projected)
-        if memory["key"] is not projected and isinstance(self, StateAttention):
-            recorder.record("key_with_gates", formula, memory["key"])
-        elif memory["key"] is not projected:
-            recorder.record("score_key", self.score._formula("score_key", "project_key"), memory["key"])
-        recorder.record("value", self._formula("value", "project_memory"), memory["value"])
+    return handle
+
+
+class _OfLayer:
+    """Handlers of the methods of attention layers. The argument `call` of a handler is the method itself."""
+
+    def project_query(recorder, layer, call, *args, **kwargs):
+        recorder.side, recorder.formula = "query", formula_of(layer, "project_query")
+        projected = call(*args, **kwargs)
+        return recorder.record("query", recorder.formula, projected)
+
+    def project_memory(recorder, layer, call, *args, **kwargs):
+        recorder.side, recorder.formula, recorder.key = "key", formula_of(layer, "project_memory"), None
+        memory = call(*args, **kwargs)
+        key = memory["key"] if recorder.key is None else recorder.key
+        recorder.record("key", recorder.formula, key)
+        if memory["key"] is not key and isinstance(layer, StateAttention):
+            recorder.record("key_with_gates", recorder.formula, memory["key"])
+        elif memory["key"] is not key:
+            recorder.record("score_key", formula_of(layer.score, "project_key"), memory["key"])
+        recorder.record("value", formula_of(layer, "project_memory", 1), memory["value"])
         recorder.key, recorder.value = memory["key"], memory["value"]
         return memory
 
-    def attend(self, query, memory, visible, *arguments):
-        recorder = self._recorder
+    query_features = _recorded("query_features", "query_features")
+    key_features = _recorded("key_features", "key_features")
+
+    def attend(recorder, layer, call, query, memory, *args, **kwargs):
         if memory["key"] is not recorder.key:  # because of a cache, or because the memory was projected before
             recorder.record("key", "all keys so far", memory["key"])
         if memory["value"] is not recorder.value:
             recorder.record("value", "all values so far", memory["value"])
         recorder.key, recorder.value = memory["key"], memory["value"]
-        return super().attend(query, memory, visible, *arguments)
+        results = call(query, memory, *args, **kwargs)
+        if isinstance(layer, LinearAttention) and not recorder.all_weights:
+            recorder.record("weighted_sum", "φ(query) Σ φ(key) valueᵀ / φ(query) · Σ φ(key)", results["output"])
+        return results
 
-    def attend_rows(self, query, memory, visible, bias=None, seed=None):
-        self._recorder.bias, self._recorder.drops = bias, seed is not None
-        return super().attend_rows(query, memory, visible, bias, seed)
+    def blocks(recorder, layer, call, length, start, causal):
+        if not recorder.all_weights:
+            return call(length, start, causal)
+        return QueryBlocks.whole(length, recorder.value.shape[-2], start)  # its mask selects the window of each query
 
-    def compare(self, query, key, visible):
-        scores = super().compare(query, key, visible)
-        if self._recorder.scores is None:
-            self._recorder.record_scores("scores", self._formula("scores", "compare"), scores)
+    def run(recorder, layer, call, *args, **kwargs):
+        heads, state = call(*args, **kwargs)
+        return recorder.record("weighted_sum", "stateᵀ query", heads), state
+
+    def attend_rows(recorder, layer, call, query, memory, visible, bias=None, seed=None):
+        recorder.bias, recorder.drops = bias, seed is not None
+        return call(query, memory, visible, bias, seed)
+
+    def weigh(recorder, layer, call, *args, **kwargs):
+        recorder.part, recorder.scores = recorder.part + 1, None
+        recorder.suffix = f"_{recorder.part}"
+        weights = call(*args, **kwargs)
+        recorder.suffix = ""
+        return weights
+
+    subtract = _recorded("weights", "subtract")
+
+    def compare_heads(recorder, layer, call, query, key):
+        return _record_comparison(recorder, layer.score, call, query, key)
+
+    def cap_scores(recorder, layer, call, scores):
+        capped = call(scores)
+        if capped is scores:
+            return scores
+        if scores is not recorder.scores:
+            recorder.record_scores("uncapped_scores", "the sum of these", scores)
+        formula = formula_of(layer, "cap_scores").replace("scores", recorder.scores_name)
+        return recorder.record_scores("capped_scores", formula, capped)
+
+    def compare(recorder, layer, call, *args, **kwargs):
+        scores = call(*args, **kwargs)
+        if recorder.scores is None:
+            recorder.record_scores("scores", formula_of(layer, "compare"), scores)
         return scores
 
-    def normalize(self, scores, query, visible):
-        recorder = self._recorder
+    def normalize(recorder, layer, call, scores, query, visible):
         if recorder.bias is not None:
             recorder.record("bias", "attention_bias", ops.broadcast_to(recorder.bias, ops.shape(scores)))
         if scores is not recorder.scores:
@@ -196,174 +218,82 @@ class _RecordingAttention(_Recording):
         mask = visible.mask()
         if mask is not None:
             recorder.record("mask", "1 where the query may attend", ops.broadcast_to(mask, ops.shape(scores)))
-        weights = super().normalize(scores, query, visible)
-        formula = self._formula("weights", "normalize").replace("(scores)", f"({recorder.scores_name})")
-        recorder.record("weights", formula, ops.cast(weights, self.compute_dtype))
+        weights = call(scores, query, visible)
+        formula = formula_of(layer, "normalize").replace("(scores)", f"({recorder.scores_name})")
+        recorder.record("weights", formula, ops.cast(weights, layer.compute_dtype))
         return weights
 
-    def weighted_sum(self, weights, value, visible):
-        if self._recorder.drops:
-            self._recorder.record("dropped_weights", "dropout(weights)", weights)
-        summed = super().weighted_sum(weights, value, visible)
-        self._recorder.record("weighted_sum", self._formula("sum", "weighted_sum"), summed)
-        return summed
+    def weighted_sum(recorder, layer, call, weights, *args, **kwargs):
+        if recorder.drops:
+            recorder.record("dropped_weights", "dropout(weights)", weights)
+        return recorder.record("weighted_sum", formula_of(layer, "weighted_sum"), call(weights, *args, **kwargs))
 
-    def project_output(self, output):
-        projected = super().project_output(output)
-        self._recorder.record("output", self._formula("output", "project_output"), projected)
-        return projected
-
-
-class _RecordingHeads(_RecordingAttention):
-    """Records the steps of attention with heads."""
-
-    def compare_heads(self, query, key):
-        return _record_comparison(self._recorder, self.score, super().compare_heads, query, key)
-
-    def cap_scores(self, scores):
-        capped = super().cap_scores(scores)
-        if capped is scores:
-            return scores
-        recorder = self._recorder
-        if scores is not recorder.scores:
-            recorder.record_scores("uncapped_scores", "the sum of these", scores)
-        formula = self._formula("capped_scores", "cap_scores").replace("scores", recorder.scores_name)
-        return recorder.record_scores("capped_scores", formula, capped)
-
-    def project_output(self, output):
-        batch, _, length, _ = ops.shape(output)
-        joined = ops.reshape(ops.transpose(output, (0, 2, 1, 3)), (batch, length, output.shape[1] * output.shape[3]))
-        self._recorder.record("concatenation", "[head 1; …; head N]", joined)
-        return super().project_output(output)
+    def project_output(recorder, layer, call, output):
+        if layer.has_heads:
+            size = output.shape[1] * output.shape[3]
+            recorder.record("concatenation", "[head 1; …; head N]", join_heads(None, output, size))
+        return recorder.record("output", formula_of(layer, "project_output"), call(output))
 
 
-class _RecordingFeatures(_Recording):
-    """Records the features of linear attention."""
+class _OfScore:
+    """Handlers of the methods of scores, which record separate projections of queries and keys."""
 
-    def query_features(self, query):
-        features = super().query_features(query)
-        self._recorder.record("query_features", self._formula("query_features", "query_features"), features)
-        return features
-
-    def key_features(self, key):
-        features = super().key_features(key)
-        self._recorder.record("key_features", self._formula("key_features", "key_features"), features)
-        return features
-
-    def attend(self, query, memory, visible, *arguments):
-        results = super().attend(query, memory, visible, *arguments)
-        if not self._recorder.all_weights:
-            self._recorder.record("weighted_sum", "φ(query) Σ φ(key) valueᵀ / φ(query) · Σ φ(key)", results["output"])
-        return results
-
-
-class _RecordingState(_Recording):
-    """Records the sums of attention by a state."""
-
-    def run(self, query, *arguments):
-        heads, state = super().run(query, *arguments)
-        self._recorder.record("weighted_sum", "stateᵀ query", heads)
-        return heads, state
-
-
-class _RecordingDifference(_Recording):
-    """Records both parts of differential attention, and their difference."""
-
-    def weigh(self, query, key, visible, bias):
-        recorder, record = self._recorder, self._recorder.record
-        recorder.part, recorder.scores = recorder.part + 1, None
-        recorder.record = lambda name, formula, tensor: record(f"{name}_{recorder.part}", formula, tensor)
-        try:
-            return super().weigh(query, key, visible, bias)
-        finally:
-            recorder.record = record
-
-    def subtract(self, first, second):
-        weights = super().subtract(first, second)
-        self._recorder.record("weights", "weights_1 − λ weights_2", weights)
-        return weights
-
-
-class _OneBlock(_Recording):
-    """Lets blocked attention use a single block of all keys, in which masks select the window of each query."""
-
-    def blocks(self, length, start, causal):
-        return QueryBlocks.whole(length, self._recorder.value.shape[-2], start)
-
-
-class _RecordingProjections(_Recording):
-    """Records the separate projections of queries and keys by a score."""
-
-    def project_query(self, query):
-        self._recorder.unscaled = query
-        projected = super().project_query(query)
-        if self.is_scaled_product():
-            return query if self._recorder.symbolic else projected
+    def project_query(recorder, score, call, query):
+        recorder.unscaled = query
+        projected = call(query)
+        if _is_scaled_product(score):
+            return query if recorder.symbolic else projected
         if projected is not query:
-            self._recorder.record("score_query", self._formula("score_query", "project_query"), projected)
+            recorder.record("score_query", formula_of(score, "project_query"), projected)
         return projected
 
-    def project_key(self, key):
-        self._recorder.key = key
-        return super().project_key(key)
+    def project_key(recorder, score, call, key):
+        recorder.key = key
+        return call(key)
 
-    def is_scaled_product(self):
-        """Returns whether the score is q · k / √d with the scale applied to the query, which has fewer elements."""
-        kind = self._original_class()
-        return kind.project_query is ScaledDotScore.project_query and kind.compare is DotScore.compare
+    def compare(recorder, score, call, query, key):
+        return call(query, key) if recorder.has_heads else _record_comparison(recorder, score, call, query, key)
 
 
-class _RecordingScore(_RecordingProjections):
-    """Records a score and its separate projections of queries and keys."""
+def _is_scaled_product(score: Any) -> bool:
+    """Returns whether the score is q · k / √d with the scale applied to the query, which has fewer elements."""
+    kind: Any = type(score)
+    return kind.project_query is ScaledDotScore.project_query and kind.compare is DotScore.compare
 
-    def compare(self, query, key):
-        return _record_comparison(self._recorder, self, super().compare, query, key)
 
-
-def _record_comparison(recorder, score, compare, query, key):
+def _record_comparison(recorder: Recorder, score: Any, compare: Any, query: Any, key: Any) -> Any:
     """Returns `compare(query, key)`, and records it: a scaled product before the scale and after it."""
-    if recorder.unscaled is None or not score.is_scaled_product():
-        scores = compare(query, key)
-        return recorder.record_scores("raw_scores", formulas.of_class(score._original_class()), scores)
+    if recorder.unscaled is None or not _is_scaled_product(score):
+        return recorder.record_scores("raw_scores", formula_of_class(type(score)), compare(query, key))
     raw = recorder.record_scores("raw_scores", "query · key", compare(recorder.unscaled, key))
     # Counted as in the formula, one product per score, although the layer scales its queries.
     scaled = raw * query.shape[-1] ** -0.5 if recorder.symbolic else compare(query, key)
     return recorder.record_scores("scaled_scores", f"raw_scores / √{query.shape[-1]}", scaled)
 
 
-class _RecordingPositions(_Recording):
-    """Records the terms of positions."""
+class _OfPositions:
+    """Handlers of the methods of positions, which record their terms."""
 
-    def _record(self, name, tensor):
-        if tensor is not None:
-            self._recorder.record(name, formulas.of_class(self._original_class()), tensor)
-        return tensor
+    def encode(recorder, positions, call, inputs, *args, **kwargs):
+        encoded = call(inputs, *args, **kwargs)
+        return recorder.record_change(f"{recorder.side}_with_positions", positions, encoded, inputs)
 
-    def encode(self, inputs, start_index=0):
-        encoded = super().encode(inputs, start_index)
-        return encoded if encoded is inputs else self._record(f"{self._recorder.role}_with_positions", encoded)
-
-    def rotate_query(self, heads, start_index=0):
-        return self._record_rotation(heads, super().rotate_query(heads, start_index))
-
-    def rotate_key(self, heads, start_index=0):
-        return self._record_rotation(heads, super().rotate_key(heads, start_index))
-
-    def _record_rotation(self, heads, rotated):
+    def rotate_query(recorder, positions, call, heads, *args, **kwargs):
+        rotated = call(heads, *args, **kwargs)
         if rotated is not heads:
-            recorder = self._recorder
-            recorder.record(f"{recorder.role}_unrotated", recorder.unrotated, heads)
-            recorder.rotation = formulas.of_class(self._original_class())
+            recorder.record(f"{recorder.side}_unrotated", recorder.formula, heads)
+            recorder.formula = formula_of_class(type(positions))
         return rotated
 
-    def scores(self, query, query_positions, key_positions):
-        return self._record("position_scores", super().scores(query, query_positions, key_positions))
+    rotate_key = rotate_query
 
-    def bias(self, query_positions, key_positions):
-        bias = super().bias(query_positions, key_positions)
-        if bias is not None:
-            self._record("position_bias", bias[None])
+    def scores(recorder, positions, call, *args, **kwargs):
+        return recorder.record_change("position_scores", positions, call(*args, **kwargs))
+
+    def bias(recorder, positions, call, *args, **kwargs):
+        bias = call(*args, **kwargs)
+        recorder.record_change("position_bias", positions, bias if bias is None else bias[None])
         return bias
 
-    def values(self, weights, query_positions, key_positions):
-        return self._record("position_values", super().values(weights, query_positions, key_positions))
+    def values(recorder, positions, call, *args, **kwargs):
+        return recorder.record_change("position_values", positions, call(*args, **kwargs))

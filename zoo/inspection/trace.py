@@ -12,7 +12,7 @@ from keras import ops
 from zoo.errors import InputError
 from zoo.inspection.counting import SYMBOL, count_steps
 from zoo.inspection.operations import Operations
-from zoo.inspection.recording import Recorder, copy_with, recording_copy
+from zoo.inspection.recording import Recorder, Step, copy_with, recording_copy
 from zoo.inspection.steps import find_step, in_table, shape_text
 from zoo.layers import AttentionPooling, BaseAttention
 
@@ -182,13 +182,13 @@ def trace(layer: Any, query: Any, value: Any = None, key: Any = None, **argument
     arguments = {name: _argument_with_batch(name, argument, rank) for name, argument in arguments.items()}
     if not layer.built:
         layer(*inputs, **arguments)
-    marks: list[tuple[str, str, Any]] = []
-    results = _recording(layer, marks)(*inputs, **arguments)
+    steps: list[Step] = []
+    results = _recording(layer, steps)(*inputs, **arguments)
     result = results[0] if isinstance(results, (list, tuple)) else results
-    formulas = {name: formula for name, formula, _ in marks}
-    marks.append(("output", formulas.get("output", f"{type(layer).__name__}.call"), result))
+    formulas = {name: formula for name, formula, _ in steps}
+    steps.append(("output", formulas.get("output", f"{type(layer).__name__}.call"), result))
     arrays: dict[str, tuple[str, Any]] = {}
-    for name, formula, tensor in _query_first(marks):
+    for name, formula, tensor in _query_first(steps):
         arrays.pop(name, None)  # the last tensor of a name is the one that the layer uses
         arrays[name] = formula, _with_query_axes(name, ops.convert_to_numpy(tensor), rank, is_vector)
     symbols = keras.tree.map_structure(_symbol, (inputs, arguments))
@@ -216,10 +216,10 @@ def _argument_with_batch(name: str, argument: Any, rank: int) -> Any:
 _MASKS = ("query_mask", "value_mask", "key_mask", "mask", "memory_mask", "attention_mask", "attention_bias")
 
 
-def _recording(layer: Any, marks: list[tuple[str, str, Any]]) -> Any:
-    """Returns a copy of a layer whose calls record names, formulas and tensors of their steps."""
+def _recording(layer: Any, steps: list[Step]) -> Any:
+    """Returns a copy of a layer whose calls append their steps to a list."""
     if isinstance(layer, BaseAttention):
-        return recording_copy(layer, Recorder(lambda *mark: marks.append(mark)))
+        return recording_copy(layer, Recorder(steps))
     attributes = {**vars(layer), **vars(layer).get("_modules", {})}  # sublayers with PyTorch
     parts = {name: part for name, part in attributes.items() if isinstance(part, BaseAttention)}
     if not parts:
@@ -227,25 +227,20 @@ def _recording(layer: Any, marks: list[tuple[str, str, Any]]) -> Any:
             f"{type(layer).__name__} contains no attention. `layer` must be an attention layer, such as "
             "`model.encoder_blocks[0].attention`, or a layer that contains one."
         )
-
-    def record_as(prefix: str) -> Any:
-        return lambda name, formula, tensor: marks.append((prefix + name, formula, tensor))
-
     prefixes = {name: "" if isinstance(layer, AttentionPooling) else f"{part.name}/" for name, part in parts.items()}
-    return copy_with(
-        layer, {name: recording_copy(part, Recorder(record_as(prefixes[name]))) for name, part in parts.items()}
-    )
+    copies = {name: recording_copy(part, Recorder(steps, prefixes[name])) for name, part in parts.items()}
+    return copy_with(layer, copies)
 
 
-def _query_first(marks: list[tuple[str, str, Any]]) -> list[tuple[str, str, Any]]:
+def _query_first(steps: list[Step]) -> list[Step]:
     """Returns the steps of each attention with the query first, although layers project the memory before it."""
-    prefixes = list(dict.fromkeys(name.rpartition("/")[0] for name, _, _ in marks if name != "output"))
+    prefixes = list(dict.fromkeys(name.rpartition("/")[0] for name, _, _ in steps if name != "output"))
 
-    def place(mark: tuple[str, str, Any]) -> tuple[int, bool]:
-        prefix, _, name = mark[0].rpartition("/")
+    def place(step: Step) -> tuple[int, bool]:
+        prefix, _, name = step[0].rpartition("/")
         return prefixes.index(prefix) if prefix in prefixes else len(prefixes), "query" not in name
 
-    return sorted(marks, key=place)
+    return sorted(steps, key=place)
 
 
 def _symbol(leaf: Any) -> Any:

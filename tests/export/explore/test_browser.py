@@ -35,7 +35,7 @@ def test_a_token_under_the_pointer_shows_what_it_looks_at(explorer, open_page):
     weights = shaded(columns(page))
     assert weights[0] == max(weights) > 0, "without a pointer the first step is shown"
     columns(page).nth(0).hover()
-    assert any(shaded(rows(page))) and "It is looked at by" in page.inner_text(".columns")
+    assert any(shaded(rows(page))) and "It is attended to by" in page.inner_text(".columns")
 
 
 def test_by_keyboard_alone(explorer, open_page):
@@ -68,7 +68,7 @@ def test_by_keyboard_alone(explorer, open_page):
     page.locator(".scroll canvas").focus()
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowRight")
-    assert "looks at" in page.inner_text("main")
+    assert "attends to" in page.inner_text("main")
 
 
 def test_layers_heads_and_kinds(explorer, open_page):

@@ -43,11 +43,11 @@ def test_lines_are_there_without_a_pointer_and_their_caption_says_the_weight(ope
     weights = View.from_json(view.to_json()).answers[0].attention["cross"].layers[-1].mean(axis=0)[0]
     assert page.evaluate(INKED) > 100
     caption = page.inner_text(".caption")
-    assert caption.startswith(f"t0 looked {100 * weights.max():.0f} % at s{weights.argmax()}")
+    assert caption.startswith(f"t0 attended {100 * weights.max():.0f} % to s{weights.argmax()}")
     assert caption.endswith("(layer 2, mean of 3 heads)") and page.url.endswith("layer=1&head=mean")
     assert int(np.argmax(shaded(columns(page)))) == weights.argmax()
     columns(page).nth(3).hover()
-    assert page.inner_text(".caption").startswith("s3 was looked at by t")
+    assert page.inner_text(".caption").startswith("s3 was attended to by t")
 
 
 def test_a_tour_goes_through_the_first_tokens_until_somebody_touches_the_page(open_page, file_of):
@@ -200,5 +200,5 @@ def test_a_link_that_is_pasted_over_another_is_followed(open_page, file_of):
     page = open_page(file_of(translation(["a"], ["b", "c"], layers=2)), **QUIET)
     with page.expect_event("load"):
         page.evaluate("setTimeout(() => (location.hash = 'layer=0&token=rows:1'))")
-    until(page, "document.querySelector('.caption')?.textContent.startsWith('c looked')")
+    until(page, "document.querySelector('.caption')?.textContent.startsWith('c attended')")
     assert rows(page).nth(1).get_attribute("aria-selected") == "true" and "layer 1" in page.inner_text(".caption")

@@ -38,8 +38,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "the keys of each step are at the positions of the first ones",
         "zoo/layers/attention/base.py",
-        "self._resolve_memory(memory, value, key, mask, position)",
-        "self._resolve_memory(memory, value, key, mask)",
+        "self.project_memory(value, key, self._input_start(position))",
+        "self.project_memory(value, key)",
         POSITIONS,
     ),
     Mutant(

@@ -64,10 +64,24 @@ MUTANTS: list[Mutant] = [
         (f"{TRACE}::test_the_steps_of_the_course",),
     ),
     Mutant(
+        "counting a layer with a linear path counts all its weights",
+        "zoo/inspection/recording.py",
+        '{"has_linear_path": getattr(layer, "has_linear_path", None)}',
+        "{}",
+        (f"{COST}::test_efficient_attention_costs_less_on_long_sequences",),
+    ),
+    Mutant(
+        "a trace does not name the class that overrides a method",
+        "zoo/inspection/recording.py",
+        'return f"{type(part).__name__}.{method}"',
+        "return method",
+        (f"{TRACE}::test_what_a_subclass_overrides_is_traced",),
+    ),
+    Mutant(
         "a trace of a window shows its first block alone",
         "zoo/inspection/recording.py",
-        "if isinstance(layer, BlockedAttention) and recorder.all_weights:",
-        "if False:",
+        "if not recorder.all_weights:",
+        "if True:",
         (f"{TRACE}::test_windows_show_all_pairs",),
     ),
     Mutant(

@@ -9,6 +9,34 @@ GIVEN, BASE = (f"{FOLDER}/test_given.py",), (f"{FOLDER}/test_base.py",)
 
 MUTANTS: list[Mutant] = [
     Mutant(
+        "terms of positions have no cost",
+        "zoo/row_selection.py",
+        "isinstance(values, keras.KerasTensor) or isinstance(indices, keras.KerasTensor)",
+        "isinstance(indices, keras.KerasTensor)",
+        ("tests/zoo/inspection/test_cost.py::test_terms_of_positions",),
+    ),
+    Mutant(
+        "all rotations of a graph have the cosines of its first layer",
+        "zoo/layers/positions/rotary.py",
+        "computed_once((self, size), ",
+        "computed_once(size, ",
+        ROTARY,
+    ),
+    Mutant(
+        "rotations of other sizes have the cosines of the first size",
+        "zoo/layers/positions/rotary.py",
+        "computed_once((self, size), ",
+        "computed_once(self, ",
+        ROTARY,
+    ),
+    Mutant(
+        "positions that act on scores are left out",
+        "zoo/layers/attention/multi_head.py",
+        "return self.positions is not None and self.positions.acts_on_scores",
+        "return False",
+        (f"{FOLDER}/test_base.py", *RELATIVE),
+    ),
+    Mutant(
         "sines and cosines have changed places",
         "zoo/layers/positions/absolute.py",
         "ops.stack([ops.sin(phases), ops.cos(phases)], axis=-1)",

@@ -7,7 +7,7 @@ import zoo
 from training.data.batching import LabelledBatches, PairBatches
 from training.hardware import peaks
 from training.hardware.choice import Hardware
-from training.hardware.peaks import operations_per_token, symbols_per_second_at_peak
+from training.hardware.peaks import operations_per_token, tokens_per_second_at_peak
 from training.optimization.rematerialization import rematerialize
 
 
@@ -57,11 +57,11 @@ def test_the_peak_is_that_of_all_devices_where_it_is_known(model, batches, opera
 
     def at_peak(kind, precision="mixed_bfloat16", **options):
         monkeypatch.setattr(peaks, "device_kind", lambda: kind)
-        return symbols_per_second_at_peak(model, batches, Hardware(precision, **options))
+        return tokens_per_second_at_peak(model, batches, Hardware(precision, **options))
 
     assert at_peak("NVIDIA H200") == pytest.approx(989e12 / operations)
     assert at_peak("NVIDIA H200", devices=("gpu:0", "gpu:1")) == pytest.approx(2 * 989e12 / operations)
     assert at_peak("NVIDIA H200", "float32") is None
     assert [at_peak(kind) for kind in ("NVIDIA H100 PCIe", "cpu", "")] == [None] * 3
     monkeypatch.undo()
-    assert symbols_per_second_at_peak(model, batches, Hardware("mixed_bfloat16")) is None, "of a processor"
+    assert tokens_per_second_at_peak(model, batches, Hardware("mixed_bfloat16")) is None, "of a processor"

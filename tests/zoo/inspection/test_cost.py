@@ -132,6 +132,16 @@ def test_other_layers():
     assert zoo.cost(pooled, 11).weights == pooled.count_params()
 
 
+def test_terms_of_positions():
+    shapes = (None, None, 16), (None, None, 16)
+    for positions, step in (
+        (layers.ShawRelativePositions(3), "position_scores"),
+        (layers.T5RelativePositions(8, 4), "scores"),
+    ):
+        cost = zoo.cost(built(layers.MultiHeadAttention(2, 8, positions=positions), *shapes), 11)
+        assert cost[step].additions >= 2 * 11 * 11
+
+
 def test_models_of_keras():
     inputs = keras.Input((None, 5))
     model = keras.Model(inputs, keras.layers.Dense(3)(keras.layers.Bidirectional(keras.layers.GRU(7))(inputs)))

@@ -36,7 +36,7 @@ export class Details {
         bar(shown(token), Math.exp(logProb ?? -Infinity), probability(logProb)),
       ),
     );
-    this.lookTitle.textContent = side === "rows" ? "It looks at" : "It is looked at by";
+    this.lookTitle.textContent = side === "rows" ? "It attends to" : "It is attended to by";
     const weights = picture ? weightsOf(picture, side, index) : new Float32Array();
     const looks = largestOf(weights, MOST_LOOKS);
     this.looks.replaceChildren(

@@ -21,7 +21,7 @@ export class Matrix {
     this.element = make(
       "section",
       { "aria-label": "All weights" },
-      make("h3", {}, "All weights, a row for each token that looks"),
+      make("h3", {}, "All weights, a row for each token that attends"),
       this.scroll,
       this.readout,
     );
@@ -76,7 +76,7 @@ export class Matrix {
     if (hasRow) context.strokeRect(left, top + row * cell, columns * cell, cell);
     if (hasColumn) context.strokeRect(left + column * cell, top, cell, rows * cell);
     if (hasRow && hasColumn) {
-      const words = `“${this.plan.rowLabels[row]}” looks at “${this.plan.columnLabels[column]}”`;
+      const words = `“${this.plan.rowLabels[row]}” attends to “${this.plan.columnLabels[column]}”`;
       this.readout.textContent = `${words}: ${percent(values[row * columns + column])}`;
     } else {
       this.readout.textContent = `The largest weight is ${percent(this.picture.largest)}.`;

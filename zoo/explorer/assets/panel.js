@@ -15,7 +15,7 @@ import { tour } from "./tour.js";
 import { isSpecial, probability } from "./words.js";
 
 const MOST_BESIDE = 40; // columns of the large picture; with more columns, it is as wide as the page
-const HINT = "Point at a token, tap it, or go to it with Tab and the arrow keys, to see what it looked at.";
+const HINT = "Point at a token, tap it, or go to it with Tab and the arrow keys, to see what it attended to.";
 
 export class Panel {
   /**
@@ -350,13 +350,13 @@ export class Panel {
 }
 
 function titles(kind, task) {
-  if (kind === "encoder") return { columns: "Looked at: the text", rows: "Looking: the text" };
-  const columns = kind === "cross" ? "Looked at: the text" : "Looked at: what stood before";
+  if (kind === "encoder") return { columns: "Attended to: the text", rows: "Attending: the text" };
+  const columns = kind === "cross" ? "Attended to: the text" : "Attended to: what stood before";
   return {
     columns,
     rows:
       task === "language_model"
-        ? "Looking: what is predicted, the text and its continuation"
-        : "Looking: what is written",
+        ? "Attending: what is predicted, the text and its continuation"
+        : "Attending: what is written",
   };
 }

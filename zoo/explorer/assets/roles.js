@@ -12,12 +12,12 @@ const PUNCTUATION = /^▁?\p{P}+$/u;
 
 /** The meanings of the roles. */
 export const ROLES = {
-  same: "each token looks at itself",
-  previous: "each token looks at the one before it",
-  next: "each token looks at the one after it",
-  "in order": "each token looks at the same part of the text, within one token",
-  first: "most looks go to the first token",
-  separator: "most looks go to punctuation and tokens such as </s>",
+  same: "each token attends to itself",
+  previous: "each token attends to the one before it",
+  next: "each token attends to the one after it",
+  "in order": "each token attends to the same part of the text, within one token",
+  first: "most weight goes to the first token",
+  separator: "most weight goes to punctuation and tokens such as </s>",
   spread: "its weight is spread evenly over at least half of the tokens",
 };
 

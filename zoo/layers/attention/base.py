@@ -211,9 +211,14 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         if start_index is None:
             start_index = self._first_position(lengths, use_causal_mask)
         visible = self._build_visibility(query, lengths, start_index, use_causal_mask, mask_arguments)
+        is_shared = value is query and visible.key_mask is visible.query_mask  # in self-attention
+        query = masks.zero_masked(query, visible.query_mask)
+        if memory is None:
+            value = query if is_shared else masks.zero_masked(value, visible.key_mask)
+            key = masks.zero_masked(key, visible.key_mask)
         if is_plain:
             return self._plain_call(query, value, key, visible, uses_dropout, return_attention_scores)
-        memory = self._resolve_memory(memory, value, key, visible.key_mask)
+        memory = self.project_memory(value, key) if memory is None else memory
         results = self._attend_and_project(query, memory, visible, start_index, **options)
         return results if len(results) > 1 else results[0]
 
@@ -231,12 +236,13 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         return plan(self, shape, keys, visible, drops=uses_dropout).path == "dense"
 
     def _plain_call(self, query, value, key, visible, uses_dropout, return_attention_scores):
-        """Returns the results of a call, computed by `compute_attention`; without masks, `visible` is `None`."""
+        """Returns the results of a call with inputs that are zero where masked, computed by `compute_attention`.
+
+        Without masks, `visible` is `None`.
+        """
         mask = any_visible = None
         if visible is not None:
             mask, any_visible = visible.mask(), None if visible.is_plainly_causal else visible.seen()
-            query = masks.zero_masked(query, visible.query_mask)
-            value, key = masks.zero_masked(value, visible.key_mask), masks.zero_masked(key, visible.key_mask)
         seed = self.dropout_layer.seed_generator.next() if uses_dropout else None
         output, weights = self.compute_attention(query, value, value if key is None else key, mask, seed)
         if any_visible is not None:
@@ -309,7 +315,9 @@ class BaseAttention(ReturnsMore, AttentionDescription):
             projected = self.project_jointly(query, self._input_start(position))
         if projected is not None:
             options["projected"], memory = projected
-        memory = self._resolve_memory(memory, value, key, mask, position)
+        if memory is None:
+            value, key = masks.zero_masked(value, mask), masks.zero_masked(key, mask)
+            memory = self.project_memory(value, key, self._input_start(position))
         if is_rolling:
             caches.check_rolling_step(queries, added)
             memory, cache = caches.append_rolling(cache, memory, mask, self.kept_first)
@@ -323,16 +331,8 @@ class BaseAttention(ReturnsMore, AttentionDescription):
             visible = visible.rolled_to(key_positions)
         elif "index" in cache and causal and not visible.causal:  # a rule may allow positions that are not filled yet
             visible = visible.limited_to(cache["index"])
-        results = self._attend_and_project(query, memory, visible, start_index, **options)
-        return *results, cache
-
-    def _resolve_memory(self, memory, value, key, mask, position=0):
-        """Returns the `memory` of a call, or projects its values and keys, which are zeroed where masked."""
-        if memory is not None:
-            return memory
-        if mask is not None:
-            value, key = masks.zero_masked(value, mask), masks.zero_masked(key, mask)
-        return self.project_memory(value, key, self._input_start(position))
+        query = masks.zero_masked(query, visible.query_mask)
+        return *self._attend_and_project(query, memory, visible, start_index, **options), cache
 
     def project_jointly(self, inputs, start_index):
         """Returns queries and a memory projected from the same inputs by one product; `None` if it is not supported.
@@ -346,9 +346,9 @@ class BaseAttention(ReturnsMore, AttentionDescription):
     def _attend_and_project(
         self, query, memory, visible, start_index, attention_bias, return_attention_scores, training, projected=None
     ):
-        max_keys = self.max_keys()
+        """Returns the output and, if requested, the weights of queries that are zero where masked."""
+        max_keys, inputs = self.max_keys(), query
         visible = visible if max_keys is None else visible.limited_to(max_keys)
-        inputs = query if visible.query_mask is None else masks.zero_masked(query, visible.query_mask)
         query = self.project_query(inputs, self._input_start(start_index)) if projected is None else projected
         if attention_bias is not None:
             attention_bias = check_bias(attention_bias, (*query.shape[:-1], visible.num_keys))

@@ -5,6 +5,7 @@ from keras import ops
 
 from zoo.layers.attention.state_attention import StateAttention
 from zoo.layers.attention.state_chunks import attend_by_state, inverse_of_corrections, new_values
+from zoo.layers.core.facts import computes
 from zoo.layers.core.projections import apply_positionwise, split_at, split_heads
 
 # Keys in a chunk.
@@ -97,6 +98,7 @@ class DeltaRuleAttention(StateAttention):
     def normalize_heads(self, heads):
         return heads * ops.rsqrt(ops.mean(ops.square(heads), axis=-1, keepdims=True) + self.epsilon)
 
+    @computes("tril(query keyᵀ) (I + A)⁻¹ diag(β) / √H")
     def compare(self, query, key, visible):
         key, betas = split_at(key, self.key_dim)
         products = ops.matmul(query, ops.swapaxes(key, -1, -2))

@@ -4,7 +4,7 @@ from keras import backend, ops
 
 from zoo.layers.core.base import KeepsQuantization
 from zoo.layers.core.dropout import drop_weights
-from zoo.layers.core.facts import IN_KERNEL, PAIRWISE, PLAIN, UNPLACED, keeps, promises
+from zoo.layers.core.facts import IN_KERNEL, PAIRWISE, PLAIN, UNPLACED, computes, keeps, promises
 from zoo.layers.normalizations import SoftmaxNormalization
 
 # The steps that `compute_attention` replaces.
@@ -43,6 +43,7 @@ class AttentionDescription(KeepsQuantization):
         """Number of heads with separate scores."""
         return self.num_heads if self.has_heads else 1
 
+    @computes("query")
     @promises(UNPLACED, PLAIN)
     def project_query(self, query, start_index=0):
         """Returns the queries for `compare`, [B, T, Dq] or [B, N, T, H].
@@ -53,6 +54,7 @@ class AttentionDescription(KeepsQuantization):
         """
         return query
 
+    @computes("key", "value")
     @promises(UNPLACED)
     def project_memory(self, value, key=None, start_index=0):
         """Returns `{"key": ..., "value": ...}` for `compare` and `weighted_sum`.
@@ -74,6 +76,7 @@ class AttentionDescription(KeepsQuantization):
         """
         raise NotImplementedError(f"{type(self).__name__} must override `compare`.")
 
+    @computes("softmax(scores)")
     @promises(IN_KERNEL, PAIRWISE, PLAIN)
     def normalize(self, scores, query, visible):
         """Returns the attention weights, in the shape of the scores.
@@ -85,6 +88,7 @@ class AttentionDescription(KeepsQuantization):
         """
         return self.normalization.normalize(scores, visible.mask())
 
+    @computes("weights · value")
     @promises(IN_KERNEL, PAIRWISE, PLAIN)
     def weighted_sum(self, weights, value, visible):
         """Returns the sum of the values, [B, T, Dv] or [B, N, T, H].
@@ -96,6 +100,7 @@ class AttentionDescription(KeepsQuantization):
         """
         return ops.matmul(weights, value)
 
+    @computes("weighted_sum")
     @promises(PLAIN)
     def project_output(self, output):
         """Returns the layer's output from the weighted sum of the values."""

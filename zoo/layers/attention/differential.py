@@ -6,6 +6,7 @@ from keras import backend, ops
 from zoo.layers.attention.base import check_built
 from zoo.layers.attention.multi_head import MultiHeadAttention
 from zoo.layers.core.dropout import drop_weights
+from zoo.layers.core.facts import computes
 from zoo.layers.core.projections import project_heads, replace_layer
 
 
@@ -113,6 +114,7 @@ class DifferentialAttention(MultiHeadAttention):
         output = self.weighted_sum(dropped, memory["value"], visible)
         return {"output": output, "weights": weights, "seen": visible.seen()}
 
+    @computes("weights_1 − λ weights_2")
     def subtract(self, first, second):
         """Returns the weights of a head, from the softmaxes of both its parts."""
         return ops.cast(first - second * ops.cast(self.subtracted_part(), first.dtype), self.compute_dtype)

@@ -6,6 +6,7 @@ from keras import ops
 from zoo.layers.attention.state_attention import StateAttention
 from zoo.layers.attention.state_chunks import attend_by_state
 from zoo.layers.core.checks import check_size
+from zoo.layers.core.facts import computes
 from zoo.layers.core.projections import apply_positionwise, split_heads
 
 # Keys in a chunk; within a chunk there is a factor for each pair of positions and feature.
@@ -101,6 +102,7 @@ class GatedLinearAttention(StateAttention):
         log_decays = -ops.softplus(-gates) / self.decay_temperature
         return {**memory, "key": ops.concatenate([keys, log_decays], axis=-1)}
 
+    @computes("Σ_h query_h key_h α_h … α_h / √H")
     def compare(self, query, key, visible):
         key, log_decays = ops.split(key, 2, axis=-1)
         total = ops.cumsum(log_decays, axis=-2)  # up to each key

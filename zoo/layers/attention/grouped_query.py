@@ -6,6 +6,7 @@ from keras import ops
 from zoo.layers.attention.multi_head import MultiHeadAttention
 from zoo.layers.core.checks import check_size
 from zoo.layers.core.facts import IN_KERNEL, PAIRWISE, promises
+from zoo.layers.core.lazy import computed_from, length_of
 from zoo.layers.core.projections import reshape
 
 
@@ -23,18 +24,17 @@ class SharedMemoryAttention(MultiHeadAttention):
     def compare_heads(self, query, key):
         if key.shape[1] == self.num_heads:
             return super().compare_heads(query, key)
-        return self._unfold(super().compare_heads(_fold(query, key.shape[1]), key), ops.shape(query)[2])
+        return self._unfold(super().compare_heads(_fold(query, key.shape[1]), key), length_of(query, 2))
 
     @promises(IN_KERNEL, PAIRWISE)
     def sum_heads(self, weights, value):
         if value.shape[1] == self.num_heads:
             return super().sum_heads(weights, value)
-        return self._unfold(super().sum_heads(_fold(weights, value.shape[1]), value), ops.shape(weights)[2])
+        return self._unfold(super().sum_heads(_fold(weights, value.shape[1]), value), length_of(weights, 2))
 
     def _unfold(self, folded, length):
         """Returns [B, N, T, D] from [B, G, N/G · T, D]."""
-        batch, _, _, size = ops.shape(folded)
-        return reshape(folded, (batch, self.num_heads, length, size))
+        return reshape(folded, (length_of(folded, 0), self.num_heads, length, length_of(folded, 3)))
 
     def repeat_memory(self, memory):
         return tuple(repeat_heads(memory[name], self.num_heads) for name in ("key", "value"))
@@ -105,5 +105,6 @@ def repeat_heads(heads, num_heads):
 
 def _fold(heads, groups):
     """Returns [B, G, N/G · T, D] from [B, N, T, D]: the queries of all heads of a group, one head after another."""
-    batch, num_heads, length, size = ops.shape(heads)
-    return reshape(heads, (batch, groups, num_heads // groups * length, size))
+    batch, num_heads, length, size = (length_of(heads, axis) for axis in range(4))
+    rows = computed_from(lambda length: num_heads // groups * length, length)
+    return reshape(heads, (batch, groups, rows, size))

@@ -5,6 +5,7 @@ from keras import ops
 
 from zoo.layers.attention.linear_time import LinearTimeAttention, any_visible_key, zero_masked_keys
 from zoo.layers.attention.query_blocks import QueryBlocks
+from zoo.layers.core.facts import computes
 from zoo.layers.core.projections import split_at
 from zoo.layers.execution.plan import Execution, has_zero, record
 
@@ -71,6 +72,7 @@ class LinearAttention(LinearTimeAttention):
                 f"a product of features. Received: positions={self.positions!r}."
             )
 
+    @computes("φ(query) = elu(query) + 1")
     def query_features(self, query):
         """Returns positive features φ [B, N, T, M] of projected queries [B, N, T, H], in float32 or wider.
 
@@ -78,6 +80,7 @@ class LinearAttention(LinearTimeAttention):
         """
         return _elu_plus_one(query)
 
+    @computes("φ(key) = elu(key) + 1")
     def key_features(self, key):
         """Returns positive features φ [B, N, S, M] of projected keys [B, N, S, H], in float32 or wider.
 
@@ -111,10 +114,12 @@ class LinearAttention(LinearTimeAttention):
             results["weights"] = super().attend(query, memory, visible, None, True, False)["weights"]
         return results
 
+    @computes("log(φ(query) · φ(key))")
     def compare(self, query, key, visible):
         # The softmax of logarithms divides each product by their sum.
         return ops.log(ops.matmul(query, ops.swapaxes(key, -1, -2)))
 
+    @computes("φ(query) · φ(key) / Σ φ(query) · φ(key)")
     def normalize(self, scores, query, visible):
         return ops.cast(super().normalize(scores, query, visible), self.compute_dtype)
 

@@ -6,6 +6,7 @@ from keras import ops
 from zoo.layers.attention import cache as caches
 from zoo.layers.attention.single_head import Attention
 from zoo.layers.core.checks import check_size
+from zoo.layers.core.facts import computes
 from zoo.layers.core.projections import apply_positionwise
 from zoo.layers.core.softmax import masked_softmax
 
@@ -101,6 +102,7 @@ class LocalAttention(Attention):
             length = ops.sum(ops.cast(visible.key_mask, "float32"), axis=1)[:, None, None]
         return length * ops.sigmoid(logits)
 
+    @computes("softmax(scores), inside the window")
     def normalize(self, scores, query, visible):
         distances = self._centres(query, visible) - ops.cast(visible.key_positions, "float32")  # [(B,) T, S]
         mask, inside = visible.mask(), ops.abs(distances) <= self.window

@@ -10,7 +10,7 @@ from zoo.layers.attention.base import NO_VALUE, BaseAttention, check_built
 from zoo.layers.core.checks import check_size
 from zoo.layers.core.constants import constant_of
 from zoo.layers.core.dropout import drop_weights
-from zoo.layers.core.facts import IN_KERNEL, PAIRWISE, PLAIN, UNPLACED, keeps, overridden_since, promises
+from zoo.layers.core.facts import IN_KERNEL, PAIRWISE, PLAIN, UNPLACED, computes, keeps, overridden_since, promises
 from zoo.layers.core.kernels import fused_attention, products
 from zoo.layers.core.masks import rank_4
 from zoo.layers.core.normalization import make_normalization
@@ -253,11 +253,13 @@ class MultiHeadAttention(BaseAttention):
         heads = ops.matmul(dropped, value)  # [B, N, T, p_v]
         return join_heads(self.output_dense, heads, self.num_heads * self.value_dim), weights  # [B, T, p_o]
 
+    @computes("query W_q + b_q")
     @promises(UNPLACED, PLAIN)
     def project_query(self, query, start_index=0):
         heads = project_heads(self.query_dense, self._encoded(query, start_index), self.query_dim)
         return self._prepare_query(heads, start_index)
 
+    @computes("key W_k + b_k", "value W_v + b_v")
     @promises(UNPLACED, PLAIN)
     def project_memory(self, value, key=None, start_index=0):
         check_built(self)
@@ -334,10 +336,13 @@ class MultiHeadAttention(BaseAttention):
         """Returns the projected keys [B, N or G, S, H] for the score."""
         return key
 
+    def _positions_act_on_scores(self):
+        return self.positions is not None and self.positions.acts_on_scores
+
     @promises(IN_KERNEL, PAIRWISE, PLAIN)
     def compare(self, query, key, visible):
         scores = self.compare_heads(self.score.project_query(query), key)
-        if self.positions is None:
+        if not self._positions_act_on_scores():
             return self.cap_scores(scores)
         pairs = visible.query_positions, visible.key_positions
         scores = self.cap_scores(_add_term(scores, self.positions.scores(query, *pairs)))
@@ -348,6 +353,7 @@ class MultiHeadAttention(BaseAttention):
         """Returns the scores [B, N, T, S] of queries and keys that the score has projected, without positions."""
         return self.score.compare(query, key)
 
+    @computes("c · tanh(scores / c)")
     @promises(IN_KERNEL, PAIRWISE, PLAIN)
     def cap_scores(self, scores):
         """Returns scores [B, N, T, S], capped in float32 or wider if the layer has a soft-cap."""
@@ -356,10 +362,11 @@ class MultiHeadAttention(BaseAttention):
         scores = ops.cast(scores, backend.result_type(scores.dtype, "float32"))
         return self.logit_softcap * ops.tanh(scores / self.logit_softcap)
 
+    @computes("weights · value")
     @promises(IN_KERNEL, PAIRWISE, PLAIN)
     def weighted_sum(self, weights, value, visible):
         output = self.sum_heads(weights, value)
-        if self.positions is not None:
+        if self._positions_act_on_scores():
             term = self.positions.values(weights, visible.query_positions, visible.key_positions)
             output = output if term is None else output + ops.cast(term, output.dtype)
         return output
@@ -387,10 +394,9 @@ class MultiHeadAttention(BaseAttention):
 
     def can_fuse(self, masked, biased):
         is_product = type(self.score).compare is DotScore.compare and keeps(self, IN_KERNEL, _STEPS)
-        acts_on_scores = self.positions is not None and self.positions.acts_on_scores
         # On PyTorch Keras' operation takes a mask or a bias, not both; the largest biases do not fit float16.
         fits = not biased or not (masked or self.compute_dtype == "float16")
-        is_plain = self.has_softmax and self.logit_softcap is None and not acts_on_scores
+        is_plain = self.has_softmax and self.logit_softcap is None and not self._positions_act_on_scores()
         return is_product and is_plain and fits
 
     def fused_output(self, query, memory, visible, bias):
@@ -412,6 +418,7 @@ class MultiHeadAttention(BaseAttention):
             output = output * ops.cast(gate, output.dtype)
         return self.project_output(output)
 
+    @computes("concatenation W_o + b_o")
     @promises(PLAIN)
     def project_output(self, output):
         return join_heads(self.output_dense, output, self.num_heads * self.value_dim)

@@ -5,6 +5,7 @@ from keras import ops
 
 from zoo.layers.attention.linear import LinearAttention
 from zoo.layers.core.checks import check_size
+from zoo.layers.core.facts import computes
 
 # Bound of the exponents of the keys' features: no feature is zero, and their sums fit float32.
 MAX_EXPONENT = 40.0
@@ -74,12 +75,14 @@ class PerformerAttention(LinearAttention):
         heads = heads * self.key_dim**-0.25
         return ops.matmul(heads, ops.cast(self.random_features, heads.dtype)), heads
 
+    @computes("φ(query) = exp(ω · query' − max)")
     def query_features(self, query):
         exponents, _ = self._exponents(query)
         if 0 in exponents.shape:  # an empty tensor has no maximum
             return exponents
         return ops.exp(exponents - ops.stop_gradient(ops.max(exponents, axis=-1, keepdims=True)))
 
+    @computes("φ(key) = exp(ω · key' − |key'|² / 2)")
     def key_features(self, key):
         exponents, key = self._exponents(key)
         return ops.exp(

@@ -7,6 +7,7 @@ from keras import ops
 
 from zoo.layers.attention.state_attention import StateAttention
 from zoo.layers.attention.state_chunks import attend_by_state
+from zoo.layers.core.facts import computes
 from zoo.layers.positions.rotary import RotaryPositions
 
 # Keys in a chunk.
@@ -79,6 +80,7 @@ class MultiScaleRetention(StateAttention):
             logarithms = [math.log(decay) for decay in self.decays]
         return ops.reshape(ops.convert_to_tensor(logarithms, dtype=self.wide_dtype), (self.num_heads, 1, 1))
 
+    @computes("γ^(t − s) query · key / √H")
     def compare(self, query, key, visible):
         steps = visible.query_positions[:, None] - visible.key_positions  # [T, S]
         decays = ops.exp(self._log_decays() * ops.cast(ops.maximum(steps, 0), self.wide_dtype))

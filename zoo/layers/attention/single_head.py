@@ -6,7 +6,7 @@ from keras import ops
 from zoo.layers.attention.base import NO_VALUE, BaseAttention, check_built
 from zoo.layers.core.checks import check_size
 from zoo.layers.core.dropout import drop_weights
-from zoo.layers.core.facts import PAIRWISE, PLAIN, UNPLACED, promises
+from zoo.layers.core.facts import PAIRWISE, PLAIN, UNPLACED, computes, promises
 from zoo.layers.core.projections import apply_positionwise, projection
 from zoo.layers.core.softmax import masked_softmax
 from zoo.layers.scores import get_score
@@ -61,6 +61,7 @@ class Attention(BaseAttention):
         dropped = weights if seed is None else drop_weights(weights, self.dropout, seed)
         return ops.matmul(dropped, value), weights  # [B, T, Dv]
 
+    @computes("key", "value")
     @promises(UNPLACED, PLAIN)
     def project_memory(self, value, key=None, start_index=0):
         check_built(self)
@@ -205,10 +206,12 @@ class SelfAttention(Attention):
         key, value = apply_positionwise(self.key_dense, key), apply_positionwise(self.value_dense, value)
         return super().compute_attention(query, value, key, mask, seed)
 
+    @computes("query W_q + b_q")
     @promises(UNPLACED, PLAIN)
     def project_query(self, query, start_index=0):
         return apply_positionwise(self.query_dense, query)
 
+    @computes("key W_k + b_k", "value W_v + b_v")
     @promises(UNPLACED, PLAIN)
     def project_memory(self, value, key=None, start_index=0):
         check_built(self)

@@ -5,7 +5,7 @@ import dataclasses
 from keras import ops
 
 from zoo.layers.attention.linear_time import LinearTimeAttention, any_visible_key, zero_masked_keys
-from zoo.layers.core import masks
+from zoo.layers.core.facts import computes
 from zoo.layers.core.lazy import value_of
 from zoo.layers.core.projections import projection
 from zoo.layers.execution.plan import Execution, has_loops, has_zero, record
@@ -70,6 +70,7 @@ class StateAttention(LinearTimeAttention):
         centred = heads - ops.mean(heads, axis=-1, keepdims=True)
         return centred * ops.rsqrt(ops.mean(ops.square(centred), axis=-1, keepdims=True) + self.epsilon)
 
+    @computes("scores where the mask allows")
     def normalize(self, scores, query, visible):
         mask = visible.mask()
         return scores if mask is None else ops.where(mask, scores, ops.zeros_like(scores))
@@ -96,8 +97,7 @@ class StateAttention(LinearTimeAttention):
                 "`value_mask`, which masks it for all queries."
             )
         visible = dataclasses.replace(visible, causal=True)
-        inputs = masks.zero_masked(query, visible.query_mask)
-        query = self.project_query(inputs, self._input_start(start_index))
+        inputs, query = query, self.project_query(query, self._input_start(start_index))
         if self._is_quadratic(query, memory, visible):
             results = self.attend(query, memory, visible, None, return_attention_scores, False)
         else:

@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from zoo.layers.attention.multi_head import MultiHeadAttention
+from zoo.layers.core.facts import computes
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
@@ -49,6 +50,7 @@ class TalkingHeadsAttention(MultiHeadAttention):
     def compare(self, query, key, visible):
         return _mix(self.score_mixing, super().compare(query, key, visible))
 
+    @computes("P_w weights · value")
     def weighted_sum(self, weights, value, visible):
         return super().weighted_sum(_mix(self.weight_mixing, weights), value, visible)
 

@@ -27,17 +27,24 @@ def promises(*names):
     return mark
 
 
+def computes(*formulas):
+    """Returns a decorator that marks a method with the formulas of its results, which `zoo.trace` shows."""
+
+    def mark(method):
+        method.formulas = formulas
+        return method
+
+    return mark
+
+
 def keeps(owner, promise, methods):
     """Returns whether all methods with these names make a promise."""
     return all(promise in getattr(getattr(owner, name), "promised", ()) for name in methods)
 
 
 def overridden_since(owner, methods, origin):
-    """Returns whether one of the `methods` is overridden in a subclass of the class that defines the method `origin`.
-
-    Classes that only observe, such as those of `zoo.trace`, do not count.
-    """
-    order = [owner, *(cls for cls in type(owner).__mro__ if not getattr(cls, "only_observes", False))]
+    """Returns whether one of the `methods` is overridden in a subclass of the class that defines `origin`, a method."""
+    order = [owner, *type(owner).__mro__]
 
     def depth(name):
         return next(number for number, cls in enumerate(order) if name in vars(cls))

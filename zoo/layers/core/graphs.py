@@ -32,18 +32,25 @@ def axis_size(tensor, axis):
     if keras.backend.backend() != "tensorflow" or isinstance(tensor, keras.KerasTensor):
         return ops.shape(tensor)[axis]
     tf = importlib.import_module("tensorflow")
+    shape = computed_once("shape", tf.shape, tensor)
+    return computed_once(axis % len(tensor.shape), lambda _: shape[axis], tensor)
+
+
+def computed_once(name, function, *tensors):
+    """Returns `function(*tensors)`; in a graph of TensorFlow it is computed once for each name and the same tensors."""
+    if keras.backend.backend() != "tensorflow" or any(isinstance(tensor, keras.KerasTensor) for tensor in tensors):
+        return function(*tensors)
+    tf = importlib.import_module("tensorflow")
     if tf.executing_eagerly():
-        return tf.shape(tensor)[axis]
+        return function(*tensors)
     graph = tf.compat.v1.get_default_graph()
-    sizes = getattr(graph, "_attention_zoo_sizes", None)
-    if sizes is None:  # an attribute of the graph, so that both are freed together
-        sizes = graph._attention_zoo_sizes = {}
-    key, axis = tensor.ref(), axis % len(tensor.shape)
-    if (key, None) not in sizes:
-        sizes[key, None] = tf.shape(tensor)
-    if (key, axis) not in sizes:
-        sizes[key, axis] = sizes[key, None][axis]
-    return sizes[key, axis]
+    results = getattr(graph, "_attention_zoo_results", None)
+    if results is None:  # an attribute of the graph, so that both are freed together
+        results = graph._attention_zoo_results = {}
+    key = name, *(None if tensor is None else tensor.ref() for tensor in tensors)
+    if key not in results:
+        results[key] = function(*tensors)
+    return results[key]
 
 
 def as_tensor(value):

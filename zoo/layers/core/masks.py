@@ -70,14 +70,14 @@ def combined_value_mask(value_mask, key_mask, length):
     Raises:
         ValueError: For a floating point mask, or a mask of the wrong rank or length.
     """
-    if value_mask is None and key_mask is None:
-        return None
-    masks = [
-        check_sequence_mask(mask, name, "S", length)
-        for name, mask in (("value_mask", value_mask), ("key_mask", key_mask))
-        if mask is not None
-    ]
-    return functools.reduce(ops.logical_and, masks)
+    masks = {"value_mask": value_mask, "key_mask": key_mask}
+    return conjunction(*(check_sequence_mask(mask, name, "S", length) for name, mask in masks.items()))
+
+
+def conjunction(*masks):
+    """Returns the conjunction of masks, each of which may be `None`; `None` if all are."""
+    present = [mask for mask in masks if mask is not None]
+    return functools.reduce(ops.logical_and, present) if present else None
 
 
 def slice_mask(mask, start, length):

@@ -4,6 +4,7 @@ import keras
 from keras import backend, ops
 
 from zoo.layers.core.graphs import axis_size
+from zoo.layers.core.lazy import value_of
 
 
 def clone_initializer(initializer):
@@ -47,14 +48,14 @@ def effective_kernel(dense):
 
 
 def reshape(tensor, shape):
-    """Returns `tensor` with another shape.
+    """Returns `tensor` with another shape, of integers and sizes that may be `Lazy`.
 
-    A single size that is a scalar tensor is replaced by −1, which the backend infers at no cost.
+    A single size that is unknown is replaced by −1, which the backend infers at no cost.
     """
     unknown = [axis for axis, size in enumerate(shape) if size is not None and not isinstance(size, int)]
     if len(unknown) == 1 and all(size for axis, size in enumerate(shape) if axis not in unknown):
-        shape = [-1 if axis in unknown else size for axis, size in enumerate(shape)]
-    return ops.reshape(tensor, shape)
+        return ops.reshape(tensor, [-1 if axis in unknown else size for axis, size in enumerate(shape)])
+    return ops.reshape(tensor, [value_of(size) for size in shape])
 
 
 def split_at(tensor, size):

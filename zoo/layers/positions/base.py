@@ -5,12 +5,13 @@ from keras import backend, ops
 
 from zoo.layers.core.base import SavesOptions
 from zoo.layers.core.facts import PAIRWISE, promises
+from zoo.layers.core.graphs import computed_once
 
 
 def consecutive(start_index, length):
     """Returns `start_index` … `start_index + length − 1`, int32 [length]; both are integers or scalar tensors."""
     if isinstance(length, int) and length == 1 and not isinstance(start_index, int):  # every step of decoding
-        return ops.reshape(ops.cast(start_index, "int32"), (1,))
+        return computed_once("position", lambda start: ops.reshape(start, (1,)), ops.cast(start_index, "int32"))
     return ops.arange(length, dtype="int32") + ops.cast(start_index, "int32")
 
 

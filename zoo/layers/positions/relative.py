@@ -12,6 +12,7 @@ from zoo.layers.core.facts import PAIRWISE, promises
 from zoo.layers.core.kernels import sums_of_rows
 from zoo.layers.core.projections import clone_initializer
 from zoo.layers.positions.base import Positions, distances
+from zoo.row_selection import take
 
 
 def head_slopes(num_heads):
@@ -86,7 +87,7 @@ def _row_indices(indices, size):
 def pick(table, indices):
     """Returns `table[..., t, indices[t, s]]`, [..., T, S], of a table [..., T, K]."""
     shape = ops.shape(table)
-    picked = ops.take(_to_rows(table), _row_indices(indices, table.shape[-1]), axis=0)
+    picked = take(_to_rows(table), _row_indices(indices, table.shape[-1]))
     return _from_rows(picked, (*shape[:-1], ops.shape(indices)[1]))
 
 
@@ -254,8 +255,8 @@ class T5RelativePositions(Positions):
     def buckets(self, query_positions, key_positions):
         """Returns the bucket of each pair, int32 [T, S] from [T] and [S]."""
         steps = ops.clip(distances(query_positions, key_positions), -self.max_distance, self.max_distance)
-        return ops.take(ops.convert_to_tensor(self._buckets, "int32"), steps + self.max_distance, axis=0)
+        return take(ops.convert_to_tensor(self._buckets, "int32"), steps + self.max_distance)
 
     @promises(PAIRWISE)
     def bias(self, query_positions, key_positions):
-        return ops.take(self.embeddings, self.buckets(query_positions, key_positions), axis=1)  # [N, T, S]
+        return take(self.embeddings, self.buckets(query_positions, key_positions), axis=1)  # [N, T, S]

@@ -3,6 +3,8 @@
 import keras
 from keras import backend, ops
 
+from zoo.layers.core.graphs import axis_size, computed_once
+from zoo.layers.core.projections import sizes_of
 from zoo.layers.positions.base import Positions, angles, check_positions, consecutive, rates
 from zoo.layers.positions.scaling import parse_scaling
 
@@ -116,26 +118,31 @@ class RotaryPositions(Positions):
         if self.layout == "half_split":
             return ops.concatenate([first, second], axis=-1)
         pairs = ops.stack([first, second], axis=-1)
-        return ops.reshape(pairs, (*ops.shape(pairs)[:-2], 2 * first.shape[-1]))
+        return ops.reshape(pairs, (*sizes_of(pairs, *range(len(pairs.shape) - 2)), 2 * first.shape[-1]))
 
     def _factors(self, positions, size):
         """Returns the factors of rotated features, which broadcast to [..., T, size/2], or `None` for 1."""
         return None if self._scaling is None else self._scaling.attention_scale
 
+    def _cosines_and_sines(self, positions, size):
+        """Returns the cosines and sines of the angles at positions, float32 [..., T, size/2]."""
+        phases = angles(positions, self._rates(size))
+        return ops.cos(phases), ops.sin(phases)
+
     def rotate(self, heads, start_index=0):
-        return self._rotate_at(heads, consecutive(start_index, ops.shape(heads)[-2]), self._factors)
+        return self._rotate_at(heads, consecutive(start_index, axis_size(heads, -2)), self._factors)
 
     def _rotate_at(self, heads, positions, factors):
         """Returns heads [B, N, T, H] rotated at positions, int32 [T] or [B, T]; for `factors` see `_factors`."""
         size = self._rotated_size(heads.shape[-1])
         positions = positions if len(positions.shape) == 1 else positions[:, None]
-        phases, factor = angles(positions, self._rates(size)), factors(positions, size)  # [..., T, size/2]
-        cos, sin = ops.cos(phases), ops.sin(phases)
+        cos, sin = computed_once((self, size), lambda positions: self._cosines_and_sines(positions, size), positions)
+        factor = factors(positions, size)
         cos, sin = (cos, sin) if factor is None else (cos * factor, sin * factor)
         dtype = backend.standardize_dtype(heads.dtype)
         wide = backend.result_type(dtype, "float32")
         cos, sin = ops.cast(cos, wide), ops.cast(sin, wide)
-        first, second = self._split_pairs(ops.cast(heads[..., :size], wide))
+        first, second = self._split_pairs(ops.cast(heads if size == heads.shape[-1] else heads[..., :size], wide))
         rotated = ops.cast(self._join_pairs(first * cos - second * sin, first * sin + second * cos), dtype)
         return rotated if size == heads.shape[-1] else ops.concatenate([rotated, heads[..., size:]], axis=-1)
 
@@ -204,7 +211,7 @@ class XPosPositions(RotaryPositions):
         return growth if factor is None else growth * factor
 
     def _rotate_and_scale(self, heads, start_index, sign):
-        positions = consecutive(start_index, ops.shape(heads)[-2])
+        positions = consecutive(start_index, axis_size(heads, -2))
         return self._rotate_at(heads, positions, lambda positions, size: self._growth(positions, size, sign))
 
     def rotate_query(self, heads, start_index=0):

@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from zoo.layers.core.checks import check_size
+from zoo.layers.core.facts import computes
 from zoo.layers.core.projections import apply_positionwise, multiply, projection, sizes_of
 from zoo.layers.scores.base import Score
 
@@ -56,9 +57,11 @@ class AdditiveScore(Score):
         self.key_dense.build(key_shape)
         self.score_dense.build((*query_shape[:-1], key_shape[-2], self.hidden_size))
 
+    @computes("W_1 query + b")
     def project_query(self, query):
         return apply_positionwise(self.query_dense, query)
 
+    @computes("W_2 key")
     def project_key(self, key):
         return apply_positionwise(self.key_dense, key)
 
@@ -150,9 +153,11 @@ class TanhConcatScore(Score):
         self.query_dense.build(query_shape)
         self.key_dense.build(key_shape)
 
+    @computes("W_1 query + b")
     def project_query(self, query):
         return apply_positionwise(self.query_dense, query)
 
+    @computes("W_2 key")
     def project_key(self, key):
         return apply_positionwise(self.key_dense, key)
 

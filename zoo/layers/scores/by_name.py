@@ -6,6 +6,7 @@ from keras import ops
 from zoo.errors import InputError, unknown_name
 from zoo.layers.core.base import serialize_shared
 from zoo.layers.core.checks import check_size
+from zoo.layers.core.facts import computes
 from zoo.layers.scores.additive import AdditiveScore, ConcatScore, NormalizedAdditiveScore, TanhConcatScore
 from zoo.layers.scores.base import Score
 from zoo.layers.scores.location import LocationScore
@@ -275,10 +276,12 @@ class PerHeadScore(Score):
         ]
         return ops.stack(heads, axis=1)
 
+    @computes("its own projection in each head")
     def project_query(self, query):
         self._check_heads(query=query.shape)  # the number of heads may have been unknown in `build`
         return self._apply_to_heads("project_query", query)
 
+    @computes("its own projection in each head")
     def project_key(self, key):
         self._check_heads(key=key.shape)
         return self._apply_to_heads("project_key", key)

@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from zoo.layers.core.checks import check_size
+from zoo.layers.core.facts import computes
 from zoo.layers.core.projections import apply_positionwise, projection
 from zoo.layers.scores.base import Score
 
@@ -66,9 +67,11 @@ class LocationScore(Score):
                 f"Received: max_length={self.max_length}, and {length} keys."
             )
 
+    @computes("W query")
     def project_query(self, query):
         return apply_positionwise(self.query_dense, query)  # [..., T, max_length]
 
+    @computes("0")
     def project_key(self, key):
         # Only the number of keys is used, but the keys stay in the graph: their gradients are zeros, not missing.
         key = ops.cast(key[..., :1], self.compute_dtype)

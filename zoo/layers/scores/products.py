@@ -5,7 +5,7 @@ import math
 import keras
 from keras import backend, ops
 
-from zoo.layers.core.facts import PLAIN, promises
+from zoo.layers.core.facts import PLAIN, computes, promises
 from zoo.layers.core.kernels import products
 from zoo.layers.core.projections import apply_positionwise, projection
 from zoo.layers.scores.base import Score
@@ -126,6 +126,7 @@ class GeneralScore(DotScore):
         self.key_dense = projection(self, query_shape[-1], "key", kernel_initializer=self.kernel_initializer)
         self.key_dense.build(key_shape)
 
+    @computes("W key")
     def project_key(self, key):
         return apply_positionwise(self.key_dense, key)
 
@@ -178,11 +179,13 @@ class CosineScore(DotScore):
             initializer = keras.initializers.Constant(math.log(self.temperature))
             self.log_temperature = self.add_weight(shape=(), initializer=initializer, name="log_temperature")
 
+    @computes("query / (τ |query|)")
     def project_query(self, query):
         if not self.learn_temperature:
             return _scaled_to_norm(query, 1.0 / self.temperature)
         return _scaled_to_norm(query, ops.exp(-ops.cast(self.log_temperature, _wide_dtype(query))))
 
+    @computes("key / |key|")
     def project_key(self, key):
         return _scaled_to_norm(key)
 

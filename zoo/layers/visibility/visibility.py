@@ -9,8 +9,16 @@ from typing import Any
 
 from keras import backend, ops
 
+from zoo.layers.core.graphs import computed_once
 from zoo.layers.core.lazy import Lazy, LazyPositions, number_of, value_of
-from zoo.layers.core.masks import check_mask, check_sequence_mask, combined_value_mask, rank_4, sizes_differ
+from zoo.layers.core.masks import (
+    check_mask,
+    check_sequence_mask,
+    combined_value_mask,
+    conjunction,
+    rank_4,
+    sizes_differ,
+)
 from zoo.layers.visibility.base import KEY_INPUTS, QUERY_INPUTS, SEQUENCE_INPUTS, Pairs
 from zoo.layers.visibility.sequences import under_causal_mask
 
@@ -133,12 +141,8 @@ class Visibility:
         return Lazy(self._conjunction)
 
     def _conjunction(self):
-        conditions = []
         heads = (None,) * self.heads
-        if self.query_mask is not None:
-            conditions.append(self.query_mask[(slice(None), *heads, slice(None), None)])
-        if self.key_mask is not None:
-            conditions.append(self.key_mask[(slice(None), *heads, None)])
+        conditions = [computed_once(("mask", self.heads), self._sequence_mask, self.query_mask, self.key_mask)]
         if self.causal:
             causal = self.key_positions <= self.query_positions[:, None]
             conditions.append(causal[(None, *heads)])
@@ -146,7 +150,15 @@ class Visibility:
             conditions.append(self.pair_mask)
         if self.rule is not None:
             conditions.append(self._rule_mask())
-        return functools.reduce(ops.logical_and, conditions) if conditions else None
+        return conjunction(*conditions)
+
+    def _sequence_mask(self, query_mask, key_mask):
+        """Returns the conjunction of the masks of the sequences, which is the same in many layers, or `None`."""
+        heads = (None,) * self.heads
+        return conjunction(
+            None if query_mask is None else query_mask[(slice(None), *heads, slice(None), None)],
+            None if key_mask is None else key_mask[(slice(None), *heads, None)],
+        )
 
     def _rule_mask(self):
         batch = ops.arange(value_of(self.sizes[0]), dtype="int32")
@@ -216,7 +228,7 @@ class Visibility:
         if not self.may_hide_all:
             return None
         if self.hides:
-            return ops.any(self.mask(), axis=-1, keepdims=True)
+            return computed_once("any", lambda mask: ops.any(mask, axis=-1, keepdims=True), self.mask())
         return ops.any(self.key_positions[(None,) * (2 + self.heads)] >= 0, axis=-1, keepdims=True)
 
     def rows_of(self, seen, dtype):

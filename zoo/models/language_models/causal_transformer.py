@@ -9,7 +9,7 @@ from zoo.layers.core.projections import apply_positionwise
 from zoo.models.catalog.language_models import CausalLMOptions
 from zoo.models.language_models.base import LanguageModel
 from zoo.models.shared.base import build_all
-from zoo.models.shared.embeddings import ReversibleEmbedding, make_output, to_logits
+from zoo.models.shared.embeddings import Embedding, ReversibleEmbedding, make_output, to_logits
 from zoo.models.shared.transformer_layers import (
     TransformerLayers,
     can_rewind,
@@ -58,7 +58,7 @@ class CausalLM(LanguageModel):
             table["tie_weights"] = self.tied_embeddings
             self.embedding = ReversibleEmbedding(self.vocab_size, self.model_dim, **table)
         else:
-            self.embedding = keras.layers.Embedding(self.vocab_size, self.model_dim, **table)
+            self.embedding = Embedding(self.vocab_size, self.model_dim, **table)
         make = TransformerLayers(self.options, policy, self.max_length)
         self.input_positions = make.input_positions()
         self.embedding_dropout = Dropout(self.dropout, dtype=policy, name="embedding_dropout")

@@ -8,7 +8,7 @@ from zoo.layers.core.dropout import Dropout
 from zoo.models.catalog.convolutional import ConvS2SOptions
 from zoo.models.seq2seq.base import Seq2SeqModel
 from zoo.models.shared.base import build_all, padding_mask
-from zoo.models.shared.embeddings import readout_of
+from zoo.models.shared.embeddings import Embedding, readout_of
 from zoo.models.shared.positions import InputPositions
 from zoo.models.shared.scores import model_score
 from zoo.row_selection import repeat_rows
@@ -56,7 +56,7 @@ class ConvS2S(Seq2SeqModel):
 
     def _embedding(self, size, name):
         initializer = keras.initializers.RandomNormal(stddev=0.1)
-        return keras.layers.Embedding(
+        return Embedding(
             size, self.embedding_dim, embeddings_initializer=initializer, dtype=self.dtype_policy, name=name
         )
 

@@ -8,7 +8,7 @@ from zoo.layers.core.dropout import Dropout
 from zoo.models.seq2seq.base import Seq2SeqModel
 from zoo.models.seq2seq.recurrent_layers import OneWayEncoder, StartStates
 from zoo.models.shared.base import build_all
-from zoo.models.shared.embeddings import ReversibleEmbedding, readout_of, to_logits
+from zoo.models.shared.embeddings import Embedding, ReversibleEmbedding, readout_of, to_logits
 from zoo.models.shared.scores import model_score
 
 # The cells by kind, as in `LAYERS`, and their numbers of states.
@@ -42,8 +42,8 @@ class RecurrentSeq2SeqModel(Seq2SeqModel):
             self.source_embedding = self.target_embedding = self._embedding("target", ReversibleEmbedding)
         else:
             tied = self.tied_embeddings == "target"
-            self.source_embedding = self._embedding("source", keras.layers.Embedding)
-            self.target_embedding = self._embedding("target", ReversibleEmbedding if tied else keras.layers.Embedding)
+            self.source_embedding = self._embedding("source", Embedding)
+            self.target_embedding = self._embedding("target", ReversibleEmbedding if tied else Embedding)
 
     @classmethod
     def from_config(cls, config):

@@ -11,7 +11,7 @@ from zoo.layers.core.projections import apply_positionwise
 from zoo.models.catalog.transformers import EncoderDecoderOptions
 from zoo.models.seq2seq.base import Seq2SeqModel
 from zoo.models.shared.base import build_all, padding_mask
-from zoo.models.shared.embeddings import ReversibleEmbedding, make_output, readout_of, to_logits
+from zoo.models.shared.embeddings import Embedding, ReversibleEmbedding, make_output, readout_of, to_logits
 from zoo.models.shared.transformer_layers import (
     TransformerLayers,
     can_rewind,
@@ -79,12 +79,12 @@ class Transformer(Seq2SeqModel):
 
         # Embeddings cannot compute logits from activations of another size.
         reversible = self.options.hidden_dim == self.model_dim
-        cls = ReversibleEmbedding if reversible else keras.layers.Embedding
+        cls = ReversibleEmbedding if reversible else Embedding
         tying = {"tie_weights": self.tied_embeddings != "none"} if reversible else {}
         self.target_embedding = embedding(cls, self.target_vocab_size, "target_embedding", **tying)
         self.source_embedding = self.target_embedding
         if self.tied_embeddings != "all":
-            self.source_embedding = embedding(keras.layers.Embedding, self.source_vocab_size, "source_embedding")
+            self.source_embedding = embedding(Embedding, self.source_vocab_size, "source_embedding")
 
     def build(self, input_shape=None):
         shape = (None, None, self.options.hidden_dim)

@@ -13,6 +13,25 @@ from zoo.layers.core.kernels import matmul_transposed
 from zoo.row_selection import take
 
 
+def _look_up(layer: Any, ids: Any) -> Any:
+    """Returns the vectors [..., D] of ids ≥ 0; Keras accepts others, at four more operations on TensorFlow."""
+    if keras.backend.standardize_dtype(ids.dtype) not in ("int32", "int64"):
+        ids = ops.cast(ids, "int32")
+    return ops.cast(take(layer.embeddings, ids), layer.compute_dtype)
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class Embedding(keras.layers.Embedding):
+    """Keras' table of vectors E [V, D], for ids ≥ 0."""
+
+    def call(self, inputs):
+        return _look_up(self, inputs)
+
+    def quantize(self, mode=None, type_check=True, config=None):
+        """See `keras.layers.Embedding`, which by default does not quantise subclasses."""
+        super().quantize(mode, type_check=False, config=config)
+
+
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class ReversibleEmbedding(keras.layers.ReversibleEmbedding):
     """A table of vectors E [V, D] that also computes the logits: `hidden · Eᵀ`.
@@ -42,9 +61,7 @@ class ReversibleEmbedding(keras.layers.ReversibleEmbedding):
             return ops.matmul(ops.cast(inputs, self.reverse_dtype), transposed)
         if reverse and self.tie_weights and self.logit_soft_cap is None:
             return matmul_transposed(*(ops.cast(matrix, self.reverse_dtype) for matrix in (inputs, self.embeddings)))
-        if not reverse and keras.backend.standardize_dtype(inputs.dtype) in ("int32", "int64"):
-            return ops.cast(take(self.embeddings, inputs), self.compute_dtype)
-        return super().call(inputs, reverse=reverse)
+        return super().call(inputs, reverse=True) if reverse else _look_up(self, inputs)
 
     def quantize(self, mode=None, type_check=True, config=None):
         """See `keras.layers.ReversibleEmbedding`, which by default does not quantise subclasses."""

@@ -5,6 +5,7 @@ from keras import ops
 
 from zoo.layers.core.dropout import Dropout
 from zoo.models.shared.base import ZooModel, build_all, padding_mask
+from zoo.models.shared.embeddings import Embedding
 from zoo.models.shared.pooling import TokenDropout, WordDropout, make_pooling
 from zoo.models.shared.transformer_layers import TransformerLayers, run_encoder_blocks
 from zoo.vocabulary import END
@@ -28,7 +29,7 @@ class TextEncoder(ZooModel):
         policy = {"dtype": self.dtype_policy}
         embedding_size, stddev = self.embedding_scale()
         self.word_dropout_layer = WordDropout(self.word_dropout, name="word_dropout", **policy)
-        self.embedding = keras.layers.Embedding(
+        self.embedding = Embedding(
             self.vocab_size,
             embedding_size,
             embeddings_initializer=keras.initializers.RandomNormal(stddev=stddev),
@@ -110,7 +111,7 @@ class TransformerTextEncoder(TextEncoder):
         self.input_positions = make.input_positions()
         self.segment_embedding = self.projection = None
         if self.num_segments:
-            self.segment_embedding = keras.layers.Embedding(
+            self.segment_embedding = Embedding(
                 self.num_segments, self.options.hidden_dim, dtype=policy, name="segment_embedding"
             )
         self.embedding_normalization = make.norm("embedding_norm") if self.embedding_norm else None

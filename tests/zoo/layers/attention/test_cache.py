@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 from support.layers.cases import ATTENTION_CASES, CASES
-from support.layers.contract import build, compiled, few_on_jax, graph_and_xla, random_array, to_numpy
+from support.layers.contract import build, compiled, few_on_jax, gradients, graph_and_xla, random_array, to_numpy
 from support.tiers import nightly_unless
 
 from zoo import layers
@@ -192,3 +192,16 @@ def test_write_by_hand():
         room = min(2, 5 - index)  # what does not fit is dropped
         buffer[index : index + room] = update[:room]
         np.testing.assert_array_equal(written, buffer)
+
+
+def test_masked_queries_may_be_nan():
+    layer, mask = layers.MultiHeadAttention(7, 19), np.arange(LENGTH)[None] < 5
+    inputs = random_array((B, LENGTH, D), 1)
+    queries = np.where(mask[..., None], inputs, np.nan).astype("float32")
+    layer.build(inputs.shape, inputs.shape)
+    cache = layer.create_cache(B)
+
+    def loss():
+        return ops.sum(layer(queries, inputs, cache=cache, query_mask=mask)[0])
+
+    assert all(np.isfinite(gradient).all() for gradient in gradients(loss, layer.variables))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from keras import ops
-from support.layers.contract import random_array, to_numpy
+from support.layers.contract import compiled, random_array, to_numpy
 from support.layers.descriptions import KINDS, NORMALIZATIONS, SCORES
 
 import zoo
@@ -258,3 +258,18 @@ def test_the_general_path_agrees(kind, score, normalization, policy, lengths, ma
         expected = results()
     for result, wanted in zip(computed, expected, strict=True):
         np.testing.assert_array_equal(result, wanted)
+
+
+def test_masks_of_one_tensor_in_one_graph():
+    layer = heads()
+    pairs = [{"query_mask": first, "value_mask": second} for first in (MASK, ~MASK) for second in (MASK, ~MASK)]
+    expected = [to_numpy(layer(X, X.copy(), **masks)) for masks in pairs]
+
+    def outputs(inputs, mask):
+        masks = {True: mask, False: ops.logical_not(mask)}
+        return [layer(inputs, inputs, query_mask=masks[i], value_mask=masks[j]) for i in masks for j in masks]
+
+    inputs = ops.convert_to_tensor(X), ops.convert_to_tensor(MASK)
+    for function in (outputs, compiled(outputs, xla=False)):
+        for output, other in zip(function(*inputs), expected, strict=True):
+            np.testing.assert_allclose(to_numpy(output), other, atol=1e-6)

@@ -1,7 +1,8 @@
 """Rotary positions against the matrix of their formula, and an example computed by hand."""
 
 import numpy as np
-from support.layers.contract import random_array, to_numpy
+from keras import ops
+from support.layers.contract import compiled, random_array, to_numpy
 from support.layers.positions import int_tensor, rotate
 
 from zoo.layers import (
@@ -44,3 +45,17 @@ def test_rotary_keeps_lengths_and_tells_far_positions_apart_in_low_precision():
     np.testing.assert_allclose((output**2).sum(-1), (heads**2).sum(-1), rtol=2e-2)
     for t in range(2):
         np.testing.assert_allclose(output[0, 0, t], rotate(heads[0, 0, t], 257 + t, 8, 10000.0), atol=1e-2)
+
+
+def test_several_rotations_of_one_position_in_a_graph():
+    """A step of decoding computes the cosines and sines of a position once for each layer and size."""
+    first, other = RotaryPositions(), RotaryPositions(max_wavelength=100.0)
+    heads, short = random_array((2, 3, 1, 8), 1), random_array((2, 3, 1, 4), 2)
+
+    def rotated(heads, short, start):
+        return [layer.rotate(rows, start) for layer in (first, other) for rows in (heads, short, heads + 1)]
+
+    results = compiled(rotated, xla=False)(*map(ops.convert_to_tensor, (heads, short)), int_tensor(5))
+    expected = [to_numpy(layer.rotate(rows, 5)) for layer in (first, other) for rows in (heads, short, heads + 1)]
+    for result, reference in zip(results, expected, strict=True):
+        np.testing.assert_allclose(to_numpy(result), reference, atol=1e-5)
