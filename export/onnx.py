@@ -8,6 +8,7 @@ import contextlib
 import importlib
 import json
 import logging
+import re
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -75,7 +76,7 @@ def write_onnx(model: keras.Model, task: str, folder: Path, special_ids: Mapping
 def _write_part(model: keras.Model, part: Part, path: Path) -> dict[str, Any]:
     """Writes and checks one file and returns its description."""
     import torch
-    from onnxruntime import InferenceSession
+    from onnxruntime import InferenceSession, SessionOptions
 
     feeds, others = (part.feeds(*sizes) for sizes in TRACED)
     if any(np.any(array) for name, array in feeds.items() if name.startswith("state_")):
@@ -104,7 +105,9 @@ def _write_part(model: keras.Model, part: Part, path: Path) -> dict[str, Any]:
         verbose=False,
     )
     program.save(path)
-    session = InferenceSession(path, providers=["CPUExecutionProvider"])
+    options = SessionOptions()
+    options.log_severity_level = 4  # its errors are raised
+    session = InferenceSession(path, options, providers=["CPUExecutionProvider"])
     difference = max(_difference(session, part, part.feeds(*sizes)) for sizes in _COMPARED)
     if not difference <= TOLERANCE:
         raise InputError(
@@ -161,7 +164,8 @@ def _reason(error: BaseException) -> str:
         return "the exporter does not support loops over tokens, which recurrent layers need"
     if "inferred a static shape" in str(error):
         return "the exporter fixes a size that must be free"
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    text = re.sub(r"Load model from \S+ failed:", "", str(error))  # the temporary name would not help the user
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
     return (lines or [type(error).__name__])[0][:300].rstrip(".:")
 
 
