@@ -12,7 +12,7 @@ demo: $(READY) ; $(BIN)/python examples/demo.py
 
 test: $(READY) ; $(PYTEST) $(TESTS)
 
-test-nightly: $(READY) ; $(BIN)/python -m pip install --quiet --editable '.[hosts,beam,bench,browser,docs]' && $(PYTEST) -m nightly $(TESTS)
+test-nightly: $(READY) ; $(BIN)/python -m pip install --quiet --editable '.[hosts,beam,bench,browser,docs,onnx]' && $(PYTEST) -m nightly $(TESTS)
 
 test-weekly: $(READY) ; $(BIN)/python -m pip install --quiet --editable '.[hosts,beam,bench,browser,peers]' && $(PYTEST) -m weekly $(TESTS)
 

@@ -23,10 +23,10 @@ from zoo.workdir import WorkDir, new_folder
 if TYPE_CHECKING:
     from zoo.inference import Run
 
-KINDS = ("safetensors", "hf", "ctranslate2", "litert")
+KINDS = ("safetensors", "hf", "ctranslate2", "litert", "onnx")
 """The formats: `safetensors`, weights by variable name beside configuration and tokenizers; `hf`, a folder as on the
 Hugging Face hub; `ctranslate2`, a CTranslate2 model folder; `litert`, `model.tflite` beside configuration and
-tokenizers, see `export.litert`."""
+tokenizers, see `export.litert`; `onnx`, ONNX files and `onnx.json` beside them, see `export.onnx`."""
 
 
 def convert(workdir: str | os.PathLike[str], to: str) -> dict[str, Any]:
@@ -101,6 +101,20 @@ def _write_litert(path: Path, written: WorkDir) -> int:
     return len(run.model.weights)
 
 
+def _write_onnx(path: Path, written: WorkDir) -> int:
+    """Writes the folder and returns the number of the model's tensors."""
+    from export.onnx import check_backend, write_onnx
+    from zoo import vocabulary
+    from zoo.inference import load_run
+
+    check_backend()
+    run = load_run(path)
+    WorkDir(path).copy_to(written)
+    names = ("pad", "start", "end", "unknown")
+    write_onnx(run.model, run.spec.task, written.path, {name: getattr(vocabulary, name.upper()) for name in names})
+    return len(run.model.weights)
+
+
 def _write_files(path: Path, written: WorkDir, config: Mapping[str, Any], files: Mapping[str, Any]) -> None:
     """Writes the files beside the weights, including the work directory's model card."""
     card = WorkDir(path).model_card
@@ -118,6 +132,7 @@ _WRITERS = {
     "hf": _write_hugging_face,
     "ctranslate2": _write_ctranslate2,
     "litert": _write_litert,
+    "onnx": _write_onnx,
 }
 
 

@@ -15,10 +15,8 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
+from export.parts import TRACED, named_tensors
 from zoo.errors import InputError
-
-# Two choices of batch size, source length and cache capacity; an axis whose size differs between them is dynamic.
-_SIZES = [(2, 7, 11), (3, 8, 13)]
 
 
 class Part(NamedTuple):
@@ -85,7 +83,7 @@ def _parts(model: keras.Model, task: str) -> dict[str, Part]:
 
 
 def _encoder(model: keras.Model, ids: tf.TensorSpec) -> Part:
-    return Part(lambda source: _named("memory", model.encode(source, training=False)), {"source": ids})
+    return Part(lambda source: named_tensors("memory", model.encode(source, training=False)), {"source": ids})
 
 
 def _decoder_step(model: keras.Model) -> Part:
@@ -93,7 +91,7 @@ def _decoder_step(model: keras.Model) -> Part:
         memory = model.encode(np.full([batch, length], 4, "int32"), training=False)
         return memory, model.initial_state(memory, capacity)
 
-    (memory, state), others = memory_and_state(*_SIZES[0]), memory_and_state(*_SIZES[1])
+    (memory, state), others = memory_and_state(*TRACED[0]), memory_and_state(*TRACED[1])
     if any(np.any(tensor) for tensor in keras.tree.flatten(state)):
         raise InputError(f"litert: the initial state must be zero. The state of {type(model).__name__} is not.")
 
@@ -102,33 +100,26 @@ def _decoder_step(model: keras.Model) -> Part:
         count = len(keras.tree.flatten(memory))
         packed = keras.tree.pack_sequence_as(memory, tensors[:count])
         logits, *_, after = model.decode_step(last, keras.tree.pack_sequence_as(state, tensors[count:]), packed)
-        return {"logits": logits, **_named("state", after)}
+        return {"logits": logits, **named_tensors("state", after)}
 
     inputs = _dynamic_specs("memory", memory, others[0]) | _dynamic_specs("state", state, others[1])
     return Part(step, {"last": tf.TensorSpec([None], tf.int32), **inputs})
 
 
 def _language_model_step(model: keras.Model) -> Part:
-    state, other = (model.initial_state(batch, capacity) for batch, _, capacity in _SIZES)
+    state, other = (model.initial_state(batch, capacity) for batch, _, capacity in TRACED)
 
     def step(last: Any, **inputs: Any) -> dict[str, Any]:
         logits, after = model.decode_step(last, keras.tree.pack_sequence_as(state, list(inputs.values())))
-        return {"logits": logits, **_named("state", after)}
+        return {"logits": logits, **named_tensors("state", after)}
 
     return Part(step, {"last": tf.TensorSpec([None], tf.int32), **_dynamic_specs("state", state, other)})
-
-
-def _named(prefix: str, tensors: Any) -> dict[str, Any]:
-    """Returns the tensors of a nested structure by their paths in it, such as `state_caches_0_key`."""
-    flat, _ = zip(*keras.tree.flatten_with_path(tensors), strict=True) if keras.tree.flatten(tensors) else ((), ())
-    names = ["_".join(map(str, (prefix, *path))) for path in flat]
-    return dict(zip(names, keras.tree.flatten(tensors), strict=True))
 
 
 def _dynamic_specs(prefix: str, tensors: Any, others: Any) -> dict[str, tf.TensorSpec]:
     """Returns the specifications of tensors by name; sizes that differ in `others` are `None`."""
     specs = {}
-    pairs = zip(_named(prefix, tensors).items(), keras.tree.flatten(others), strict=True)
+    pairs = zip(named_tensors(prefix, tensors).items(), keras.tree.flatten(others), strict=True)
     for (name, first), second in pairs:
         one, two = tf.convert_to_tensor(first), tf.convert_to_tensor(second)
         shape = [size if size == other else None for size, other in zip(one.shape, two.shape, strict=True)]

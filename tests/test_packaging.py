@@ -28,7 +28,7 @@ BACKENDS = ("tensorflow", "jax", "torch")
 MAY_NEED = {
     "zoo": ("train", "beam", *BACKENDS),
     "training": ("train", "pictures", "beam", "zstd", "hosts", "hub", *BACKENDS),
-    "export": ("train", "tensorflow", "serve", "pictures", "beam"),
+    "export": ("train", "tensorflow", "torch", "serve", "pictures", "beam", "onnx"),
 }
 # What comes with what is declared, and is asked for by its own name.
 BROUGHT_ALONG = {"google": "protobuf comes with TensorFlow and tensorboardX", "ml_dtypes": "comes with Keras"}

@@ -12,6 +12,7 @@ EXTRAS = {
     "jax": ("jax",),
     "hosts": ("orbax", "tensorstore"),
     "torch": ("torch",),
+    "onnx": ("onnx", "onnxruntime", "onnxscript"),
     "hub": ("huggingface_hub",),
     "serve": (
         "grpc",

@@ -228,4 +228,11 @@ MUTANTS: list[Mutant] = [
         "[*before, *behind]",
         ("tests/export/test_convert_to_litert.py::test_slices_that_add_axes",),
     ),
+    Mutant(
+        "ONNX is written whatever the backend is",
+        "export/onnx.py",
+        'if keras.backend.backend() != "torch":',
+        'if keras.backend.backend() == "none":',
+        ("tests/export/test_convert_to_onnx.py::test_another_backend_or_a_missing_package_is_named",),
+    ),
 ]

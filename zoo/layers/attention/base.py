@@ -9,7 +9,7 @@ from zoo.layers.attention import cache as caches
 from zoo.layers.attention.description import AttentionDescription
 from zoo.layers.core import masks
 from zoo.layers.core.base import ReturnsMore
-from zoo.layers.core.facts import PLAIN, memos, promises, remembered
+from zoo.layers.core.facts import PLAIN, known_sizes, memos, promises, remembered
 from zoo.layers.core.graphs import axis_size
 from zoo.layers.core.lazy import computed_from, length_of, value_of
 from zoo.layers.core.masks import check_bias, repeat_bias_rows
@@ -175,7 +175,8 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         has_mask_inputs = not (segment_ids is query_segment_ids is prefix_length is None)
         is_plain, uses_dropout = False, bool(training) and self.dropout > 0
         if not has_mask_inputs and attention_mask is attention_bias is start_index is memory is cache is None:
-            signature = query.shape[0], query.shape[1], value.shape[1], has_masks, bool(use_causal_mask), uses_dropout
+            sizes = known_sizes((query.shape[0], query.shape[1], value.shape[1]))
+            signature = *sizes, has_masks, bool(use_causal_mask), uses_dropout
             memo = memos.setdefault(self, {})
             if signature not in memo:
                 memo[signature] = self._is_plain_call(*signature)

@@ -101,7 +101,7 @@ def write(buffer, update, index):
 
     A select rather than a slice update: Keras' slice update needs XLA on the TensorFlow backend.
     """
-    source = ops.arange(ops.shape(buffer)[-2]) - index
+    source = ops.arange(ops.shape(buffer)[-2], dtype="int32") - index
     if update.shape[-2] == 1:  # every step of decoding
         return ops.where(ops.equal(source, 0)[:, None], update, buffer)
     length = ops.shape(update)[-2]

@@ -170,7 +170,7 @@ def _expected_weights(previous, scores):
     log_passed = ops.cumsum(log_continue, axis=-1) - log_continue  # all keys before
     # From k to j: Π_{k ≤ l < j} (1 − p_l).
     reached = ops.exp(ops.minimum(log_passed[..., None, :] - log_passed[..., None], 0.0))
-    positions = ops.arange(ops.shape(scores)[-1])
+    positions = ops.arange(ops.shape(scores)[-1], dtype="int32")
     reached = ops.where(positions[:, None] <= positions, reached, 0.0)
     return ops.sigmoid(scores) * ops.squeeze(ops.matmul(previous[..., None, :], reached), -2)
 

@@ -55,6 +55,11 @@ def overridden_since(owner, methods, origin):
 memos: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
 
 
+def known_sizes(sizes):
+    """Returns sizes as a tuple with `None` for symbolic ones, which PyTorch's exporter has and which have no hash."""
+    return tuple(size if isinstance(size, int) else None for size in sizes)
+
+
 def remembered(layer, key, function):
     """Returns the remembered value of a layer for a key; the first time, it is `function()`."""
     memo = memos.setdefault(layer, {})

@@ -88,7 +88,8 @@ def sums_of_rows(rows, numbers, count):
     if keras.backend.backend() != "torch":
         return ops.segment_sum(rows, numbers, num_segments=count)
     torch = importlib.import_module("torch")
-    return torch.zeros((count, rows.shape[1]), dtype=rows.dtype, device=rows.device).index_add(0, numbers, rows)
+    sums = torch.zeros((count, rows.shape[1]), dtype=rows.dtype, device=rows.device)
+    return sums.scatter_add(0, numbers.long()[:, None].expand(-1, rows.shape[1]), rows)  # ONNX has it, not `index_add`
 
 
 RANDOM_BITS = 16  # in each integer of `random_bits`

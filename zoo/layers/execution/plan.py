@@ -12,7 +12,7 @@ from typing import NamedTuple
 from keras import backend
 
 from zoo.layers.core import kernels
-from zoo.layers.core.facts import PAIRWISE, keeps, remembered
+from zoo.layers.core.facts import PAIRWISE, keeps, known_sizes, remembered
 from zoo.layers.core.kernels import fuses_masks, has_fused_attention
 from zoo.layers.execution.running_softmax import has_running_softmax
 from zoo.layers.execution.tiles import tile_sizes
@@ -78,6 +78,7 @@ def plan(layer, shape, keys, visibility, biased=False, drops=False, weights=Fals
         drops: Whether dropout is active.
         weights: Whether the weights alone are computed.
     """
+    *shape, keys = known_sizes((*shape, keys))
     sizes = tuple(shape), keys
     machine = CHUNK_BUDGET, DENSE_LIMIT, kernels.has_accelerator, has_fused_attention, fuses_masks
     options = layer.implementation, biased, drops, weights, machine

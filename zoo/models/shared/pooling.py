@@ -66,7 +66,10 @@ class FirstPooling(MaskedPooling):
     """The vector of the first real position, such as that of a classification token."""
 
     def call(self, inputs, mask):
-        first = ops.take_along_axis(inputs, ops.argmax(ops.cast(mask, "int32"), axis=1)[:, None, None], axis=1)[:, 0]
+        # PyTorch's exporter fixes the batch size of `ops.take_along_axis`.
+        places = ops.arange(ops.shape(mask)[1], dtype="int32")
+        is_first = places == ops.cast(ops.argmax(ops.cast(mask, "int32"), axis=1), "int32")[:, None]
+        first = ops.sum(ops.where(is_first[..., None], inputs, ops.zeros_like(inputs)), axis=1)
         return ops.where(ops.any(mask, axis=1)[:, None], first, ops.zeros_like(first))
 
 

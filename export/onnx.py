@@ -1,0 +1,185 @@
+"""Converts models to ONNX, for ONNX Runtime and others, with PyTorch's own exporter.
+
+The files compute logits or vectors from token ids; the tokenizers are separate files. Batch sizes, text lengths and the
+capacity of a cache are dynamic.
+"""
+
+import contextlib
+import importlib
+import json
+import logging
+import re
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from export.parts import TRACED, Part, model_parts
+from zoo.errors import InputError
+
+TOLERANCE = 1e-4
+"""The largest difference between ONNX Runtime and Keras."""
+
+# Batch size, length and capacity of a cache, all unequal to those of `TRACED[0]`, by which the graph is made.
+_COMPARED = [(1, 5, 9), (4, 12, 17), (5, 3, 6)]
+_AXES = dict(zip(zip(*TRACED, strict=True), ("batch", "length", "capacity"), strict=True))
+_STEPS = 3  # compared one after another, so that a state has been read and written
+
+
+def check_backend() -> None:
+    """Checks that PyTorch is the backend and that all packages of the extra `onnx` are installed.
+
+    Raises:
+        InputError: If the backend is another one.
+        ModuleNotFoundError: If a package is missing; commands name the extra.
+    """
+    if keras.backend.backend() != "torch":
+        raise InputError(f"onnx: needs KERAS_BACKEND=torch. Received: {keras.backend.backend()}.")
+    for package in ("onnx", "onnxscript", "onnxruntime"):  # PyTorch imports the first two late
+        importlib.import_module(package)
+
+
+def write_onnx(model: keras.Model, task: str, folder: Path, special_ids: Mapping[str, int]) -> None:
+    """Writes a model as ONNX files, after a comparison with Keras, and `onnx.json`, which says how to call them.
+
+    The files are `encode.onnx` and `step.onnx` for a translator, `step.onnx` for a language model and `model.onnx` for
+    other models; see `export.parts.model_parts`.
+
+    Args:
+        model: The model.
+        task: The model's task; see `zoo.registry`.
+        folder: A folder that exists.
+        special_ids: Ids by name, for `onnx.json`.
+
+    Raises:
+        InputError: If the backend is not PyTorch, the exporter cannot convert the model (such as loops over tokens),
+            its initial state is not zero, or ONNX Runtime differs by more than `TOLERANCE`.
+    """
+    check_backend()
+    files = {}
+    with _without_gradients_and_warnings():
+        try:
+            for name, part in model_parts(model, task).items():
+                path = folder / f"{name}.onnx"
+                files[path.name] = _write_part(model, part, path)
+        except InputError:
+            raise
+        except Exception as error:  # PyTorch, its exporter and ONNX Runtime raise classes of their own
+            raise InputError(f"onnx: {type(model).__name__} cannot be converted: {_reason(error)}.") from error
+    description = {"task": task, "special_ids": dict(special_ids), "files": files}
+    (folder / "onnx.json").write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
+
+
+def _write_part(model: keras.Model, part: Part, path: Path) -> dict[str, Any]:
+    """Writes and checks one file and returns its description."""
+    import torch
+    from onnxruntime import InferenceSession, SessionOptions
+
+    feeds, others = (part.feeds(*sizes) for sizes in TRACED)
+    if any(np.any(array) for name, array in feeds.items() if name.startswith("state_")):
+        raise InputError(f"onnx: the initial state must be zero. The state of {type(model).__name__} is not.")
+    pairs = [list(zip(feeds[name].shape, others[name].shape, strict=True)) for name in feeds]
+    dynamic = [
+        {axis: torch.export.Dim.DYNAMIC for axis, (size, other) in enumerate(pair) if size != other} for pair in pairs
+    ]
+
+    class Module(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model  # so that the exporter finds the weights
+
+        def forward(self, *tensors: Any) -> tuple[Any, ...]:
+            return tuple(part.function(**dict(zip(feeds, tensors, strict=True))).values())
+
+    outputs, shapes = (_answers(part, arrays) for arrays in (feeds, others))
+    program = torch.onnx.export(
+        Module().eval(),
+        tuple(map(torch.as_tensor, feeds.values())),
+        dynamo=True,
+        dynamic_shapes=(tuple(dynamic),),
+        input_names=[*feeds],
+        output_names=[*outputs],
+        verbose=False,
+    )
+    program.save(path)
+    options = SessionOptions()
+    options.log_severity_level = 4  # its errors are raised
+    session = InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    difference = max(_difference(session, part, part.feeds(*sizes)) for sizes in _COMPARED)
+    if not difference <= TOLERANCE:
+        raise InputError(
+            f"onnx: {path.name} of {type(model).__name__} differs from Keras by {difference:.1e}; at most "
+            f"{TOLERANCE:.0e} is allowed."
+        )
+    used = {value.name for value in session.get_inputs()}
+    inputs = [_described(name, feeds[name], others[name]) for name in feeds if name in used]
+    return {
+        "inputs": inputs,
+        "outputs": [_described(name, outputs[name], shapes[name]) for name in outputs],
+        "largest_difference": difference,
+    }
+
+
+def _answers(part: Part, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Returns the outputs of Keras."""
+    import torch
+
+    outputs = part.function(**{name: torch.as_tensor(array) for name, array in feeds.items()})
+    return {name: np.asarray(keras.ops.convert_to_numpy(tensor)) for name, tensor in outputs.items()}
+
+
+def _difference(session: Any, part: Part, feeds: dict[str, np.ndarray]) -> float:
+    """Returns the largest difference of any output between ONNX Runtime and Keras, over several steps of a decoder."""
+    names = [value.name for value in session.get_inputs()]
+    largest, steps = 0.0, _STEPS if "last" in feeds else 1
+    for _ in range(steps):
+        expected = _answers(part, feeds)
+        found = dict(zip(expected, session.run([*expected], {name: feeds[name] for name in names}), strict=True))
+        for name, array in expected.items():
+            if found[name].shape != array.shape:
+                raise InputError(f"onnx: {name} has the shape {found[name].shape}, in Keras {array.shape}.")
+            distance = np.abs(found[name].astype("float64") - array.astype("float64"))
+            largest = max(largest, float(distance.max(initial=0.0)))
+            if np.isnan(distance).any():
+                return float("nan")
+        feeds = {name: found.get(f"next_{name}", array) for name, array in feeds.items()}
+    return largest
+
+
+def _described(name: str, array: np.ndarray, other: np.ndarray) -> dict[str, Any]:
+    """Returns name, type and shape of an input or output; a dynamic size has a name, or is `None` if it has none."""
+    pairs = zip(array.shape, other.shape, strict=True)
+    shape = [size if size == second else _AXES.get((size, second)) for size, second in pairs]
+    return {"name": name, "dtype": str(array.dtype), "shape": shape}
+
+
+def _reason(error: BaseException) -> str:
+    """Returns the reason of a failed conversion as one line."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    if type(error).__name__ == "GuardOnDataDependentSymNode":
+        return "the exporter does not support loops over tokens, which recurrent layers need"
+    if "inferred a static shape" in str(error):
+        return "the exporter fixes a size that must be free"
+    text = re.sub(r"Load model from \S+ failed:", "", str(error))  # the temporary name would not help the user
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return (lines or [type(error).__name__])[0][:300].rstrip(".:")
+
+
+@contextlib.contextmanager
+def _without_gradients_and_warnings() -> Iterator[None]:
+    """Disables gradients, and the exporter's messages, which are for its developers."""
+    import torch
+
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        logger.setLevel(logging.ERROR)
+        try:
+            yield
+        finally:
+            logger.setLevel(level)
