@@ -22,9 +22,10 @@ from training.importing.workdir import import_checkpoint
 from zoo.errors import InputError
 
 FILE = "tokenizer.json"
+REPLACED = "replaced by the tokens of the language"
 TEXTS = [
     "A man rides a horse.",
-    "  it's  12345 TIMES, they'LL say\n\n \tok ",
+    "  it's  12345 TIMES, they'LL say\n\n \tok",
     "café naïve e\u0301 Ⅷ ﬁ Ω 漢字 😀 \u200d\u00a0x",
     "<think>two</think> man,man horse man",
 ]
@@ -106,7 +107,7 @@ def changes(described: dict[str, Any]) -> Iterator[tuple[str, Any, dict[str, Any
     tokens = described.get("added_tokens") or []
     chosen = {bool(token["special"]): place for place, token in reversed(list(enumerate(tokens)))}.values()
     for place in chosen:
-        for flag in _FLAGS:
+        for flag in _FLAGS[: len(_FLAGS) - tokens[place]["special"]]:  # transformers marks special tokens again
             token = {**tokens[place], flag: not tokens[place][flag]}
             yield flag, token["content"], {**described, "added_tokens": [*tokens[:place], token, *tokens[place + 1 :]]}
     for flag in ("", *_FLAGS) if isinstance(model["vocab"], dict) and _WORD in model["vocab"] else ():
@@ -183,6 +184,8 @@ def _outcome(folder: Path, step: str, family: Family, reference: Reference) -> s
     except Exception as error:
         return f"{WRONG}: the import ends in {type(error).__name__}: {str(error)[:80]}"
     comparison = Comparison(run_folder, reference)
+    if step == "post_processor" and comparison.run.tokenizers[0].around.languages:
+        return REPLACED
     if difference := _difference(rows, comparison.source_ids(TEXTS)):
         return difference
     if reference.write is None:  # no text is generated

@@ -77,7 +77,7 @@ def test_tokenizers_that_read_otherwise_are_refused(folder, subtests):
     merges = [line for line in (folder / "merges.txt").read_text(encoding="utf-8").splitlines() if " " in line]
     levels = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
     model = {"type": "BPE", "vocab": vocabulary, "merges": [line for line in merges if not line.startswith("#")]}
-    plain = {"pre_tokenizer": levels, "normalizer": None, "added_tokens": [], "model": model}
+    plain = {"pre_tokenizer": levels, "decoder": levels, "normalizer": None, "added_tokens": [], "model": model}
     digits = {"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": False}, levels]}
     added = {"id": 5, "content": "horse", "special": False, "single_word": True}
     for title, change, *words in (
