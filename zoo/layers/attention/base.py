@@ -175,7 +175,8 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         has_mask_inputs = not (segment_ids is query_segment_ids is prefix_length is None)
         is_plain, uses_dropout = False, bool(training) and self.dropout > 0
         if not has_mask_inputs and attention_mask is attention_bias is start_index is memory is cache is None:
-            sizes = known_sizes((query.shape[0], query.shape[1], value.shape[1]))
+            sizes = query.shape[0], query.shape[1], value.shape[1]
+            sizes = known_sizes(sizes) if backend.backend() == "torch" else sizes
             signature = *sizes, has_masks, bool(use_causal_mask), uses_dropout
             memo = memos.setdefault(self, {})
             if signature not in memo:

@@ -57,7 +57,7 @@ memos: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionar
 
 def known_sizes(sizes):
     """Returns sizes as a tuple with `None` for symbolic ones, which PyTorch's exporter has and which have no hash."""
-    return tuple(size if isinstance(size, int) else None for size in sizes)
+    return tuple([size if isinstance(size, int) else None for size in sizes])
 
 
 def remembered(layer, key, function):

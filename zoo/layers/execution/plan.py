@@ -78,7 +78,8 @@ def plan(layer, shape, keys, visibility, biased=False, drops=False, weights=Fals
         drops: Whether dropout is active.
         weights: Whether the weights alone are computed.
     """
-    *shape, keys = known_sizes((*shape, keys))
+    if backend.backend() == "torch":
+        *shape, keys = known_sizes((*shape, keys))
     sizes = tuple(shape), keys
     machine = CHUNK_BUDGET, DENSE_LIMIT, kernels.has_accelerator, has_fused_attention, fuses_masks
     options = layer.implementation, biased, drops, weights, machine
