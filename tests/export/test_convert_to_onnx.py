@@ -9,10 +9,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from support import checkpoints
+from support.tiny_runs import run_quietly
 
 import zoo
 from export import onnx
-from export.convert import command, main
+from export.convert import main
 from training.importing.workdir import import_checkpoint
 from zoo.errors import InputError
 
@@ -122,7 +123,6 @@ def test_another_backend_or_a_missing_package_is_named(tmp_path, monkeypatch, ca
 
     monkeypatch.setattr(onnx, "importlib", SimpleNamespace(import_module=missing))
     monkeypatch.delitem(sys.modules, "onnx", raising=False)
-    monkeypatch.setattr("sys.argv", ["export.convert", *arguments])
-    assert command() == 2
+    assert run_quietly(main, *arguments) == 2
     assert "requires onnx, which is not installed: pip install" in capsys.readouterr().err
     assert not [*tmp_path.iterdir()]
