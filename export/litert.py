@@ -8,27 +8,15 @@ import contextlib
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
-from export.parts import TRACED, named_tensors
+from export.parts import Part, model_parts, traced_feeds
 from zoo.errors import InputError
-
-
-class Part(NamedTuple):
-    """A function of a model that becomes a file.
-
-    Args:
-        function: Takes tensors by name and returns tensors by name.
-        inputs: The specifications of its inputs.
-    """
-
-    function: Callable[..., dict[str, Any]]
-    inputs: dict[str, tf.TensorSpec]
 
 
 def litert_model(model: keras.Model, task: str) -> bytes:
@@ -49,7 +37,11 @@ def litert_model(model: keras.Model, task: str) -> bytes:
     if keras.backend.backend() != "tensorflow":
         raise InputError(f"litert: needs KERAS_BACKEND=tensorflow. Received: {keras.backend.backend()}.")
     holder = tf.Module()
-    signatures = {name: _constant_graph(*part) for name, part in _parts(model, task).items()}
+    parts = model_parts(model, task, "state").items()
+    names = {"model": "serving_default"}
+    signatures = {
+        names.get(name, name): _constant_graph(part.function, _input_specs(model, part)) for name, part in parts
+    }
     holder.functions = [*signatures.values()]
     with tempfile.TemporaryDirectory() as folder, _captured_stderr() as read_stderr:
         options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
@@ -70,60 +62,13 @@ def _reason(text: str) -> str:
     return (errors or lines or ["no reason was given"])[0][:300].rstrip(".")
 
 
-def _parts(model: keras.Model, task: str) -> dict[str, Part]:
-    ids = tf.TensorSpec([None, None], tf.int32)
-    if task == "seq2seq":
-        return {"encode": _encoder(model, ids), "step": _decoder_step(model)}
-    if task == "language_model":
-        return {"step": _language_model_step(model)}
-    output = "logits" if task == "classifier" else "vectors"
-    return {
-        "serving_default": Part(lambda tokens: {output: model({"tokens": tokens}, training=False)}, {"tokens": ids})
-    }
-
-
-def _encoder(model: keras.Model, ids: tf.TensorSpec) -> Part:
-    return Part(lambda source: named_tensors("memory", model.encode(source, training=False)), {"source": ids})
-
-
-def _decoder_step(model: keras.Model) -> Part:
-    def memory_and_state(batch: int, length: int, capacity: int) -> tuple[Any, Any]:
-        memory = model.encode(np.full([batch, length], 4, "int32"), training=False)
-        return memory, model.initial_state(memory, capacity)
-
-    (memory, state), others = memory_and_state(*TRACED[0]), memory_and_state(*TRACED[1])
-    if any(np.any(tensor) for tensor in keras.tree.flatten(state)):
-        raise InputError(f"litert: the initial state must be zero. The state of {type(model).__name__} is not.")
-
-    def step(last: Any, **inputs: Any) -> dict[str, Any]:
-        tensors = list(inputs.values())
-        count = len(keras.tree.flatten(memory))
-        packed = keras.tree.pack_sequence_as(memory, tensors[:count])
-        logits, *_, after = model.decode_step(last, keras.tree.pack_sequence_as(state, tensors[count:]), packed)
-        return {"logits": logits, **named_tensors("state", after)}
-
-    inputs = _dynamic_specs("memory", memory, others[0]) | _dynamic_specs("state", state, others[1])
-    return Part(step, {"last": tf.TensorSpec([None], tf.int32), **inputs})
-
-
-def _language_model_step(model: keras.Model) -> Part:
-    state, other = (model.initial_state(batch, capacity) for batch, _, capacity in TRACED)
-
-    def step(last: Any, **inputs: Any) -> dict[str, Any]:
-        logits, after = model.decode_step(last, keras.tree.pack_sequence_as(state, list(inputs.values())))
-        return {"logits": logits, **named_tensors("state", after)}
-
-    return Part(step, {"last": tf.TensorSpec([None], tf.int32), **_dynamic_specs("state", state, other)})
-
-
-def _dynamic_specs(prefix: str, tensors: Any, others: Any) -> dict[str, tf.TensorSpec]:
-    """Returns the specifications of tensors by name; sizes that differ in `others` are `None`."""
+def _input_specs(model: keras.Model, part: Part) -> dict[str, tf.TensorSpec]:
+    """Returns the specifications of the inputs of a part; sizes that vary are `None`."""
+    feeds, others = traced_feeds("litert", model, part)
     specs = {}
-    pairs = zip(named_tensors(prefix, tensors).items(), keras.tree.flatten(others), strict=True)
-    for (name, first), second in pairs:
-        one, two = tf.convert_to_tensor(first), tf.convert_to_tensor(second)
-        shape = [size if size == other else None for size, other in zip(one.shape, two.shape, strict=True)]
-        specs[name] = tf.TensorSpec(shape, one.dtype)
+    for name, array in feeds.items():
+        sizes = zip(array.shape, others[name].shape, strict=True)
+        specs[name] = tf.TensorSpec([size if size == other else None for size, other in sizes], array.dtype)
     return specs
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from export.parts import TRACED, Part, model_parts
+from export.parts import TRACED, Part, model_parts, traced_feeds
 from zoo.errors import InputError
 
 TOLERANCE = 1e-4
@@ -62,7 +62,7 @@ def write_onnx(model: keras.Model, task: str, folder: Path, special_ids: Mapping
     files = {}
     with _without_gradients_and_warnings():
         try:
-            for name, part in model_parts(model, task).items():
+            for name, part in model_parts(model, task, "next_state").items():
                 path = folder / f"{name}.onnx"
                 files[path.name] = _write_part(model, part, path)
         except InputError:
@@ -78,15 +78,15 @@ def _write_part(model: keras.Model, part: Part, path: Path) -> dict[str, Any]:
     import torch
     from onnxruntime import InferenceSession, SessionOptions
 
-    feeds, others = (part.feeds(*sizes) for sizes in TRACED)
-    if any(np.any(array) for name, array in feeds.items() if name.startswith("state_")):
-        raise InputError(f"onnx: the initial state must be zero. The state of {type(model).__name__} is not.")
+    feeds, others = traced_feeds("onnx", model, part)
     pairs = [list(zip(feeds[name].shape, others[name].shape, strict=True)) for name in feeds]
     dynamic = [
         {axis: torch.export.Dim.DYNAMIC for axis, (size, other) in enumerate(pair) if size != other} for pair in pairs
     ]
 
     class Module(torch.nn.Module):
+        """The part as PyTorch's exporter takes it."""
+
         def __init__(self) -> None:
             super().__init__()
             self.model = model  # so that the exporter finds the weights

@@ -7,6 +7,8 @@ import keras
 import numpy as np
 from keras import ops
 
+from zoo.errors import InputError
+
 TRACED = [(2, 7, 11), (3, 8, 13)]
 """Two choices of batch size, length and capacity of a cache; a size that differs between them is dynamic."""
 
@@ -23,21 +25,43 @@ class Part(NamedTuple):
     feeds: Callable[[int, int, int], dict[str, np.ndarray]]
 
 
+def traced_feeds(kind: str, model: keras.Model, part: Part) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Returns the inputs of a part at both sizes of `TRACED`.
+
+    Args:
+        kind: The format, for the error.
+        model: The model, for the error.
+        part: One of its parts.
+
+    Raises:
+        InputError: If the initial state is not zero, with which a caller begins.
+    """
+    feeds, others = (part.feeds(*sizes) for sizes in TRACED)
+    if any(np.any(array) for name, array in feeds.items() if name.startswith("state_")):
+        raise InputError(f"{kind}: the initial state must be zero. The state of {type(model).__name__} is not.")
+    return feeds, others
+
+
 def named_tensors(prefix: str, tensors: Any) -> dict[str, Any]:
     """Returns the tensors of a nested structure by their paths in it, such as `state_caches_0_key`."""
     return {"_".join(map(str, (prefix, *path))): tensor for path, tensor in keras.tree.flatten_with_path(tensors)}
 
 
-def model_parts(model: keras.Model, task: str) -> dict[str, Part]:
+def model_parts(model: keras.Model, task: str, next_state: str) -> dict[str, Part]:
     """Returns `encode` and `step` of a translator, `step` of a language model, and `model` of others.
 
     `step` takes the last tokens [B] as `last`, the outputs of `encode` (`memory_…`) and the previous state (`state_…`);
-    it returns the `logits` [B, V] of the next tokens and the next state (`next_state_…`).
+    it returns the `logits` [B, V] of the next tokens and the next state.
+
+    Args:
+        model: The model.
+        task: The model's task; see `zoo.registry`.
+        next_state: Prefix of the names of the next state.
     """
     if task == "seq2seq":
-        return {"encode": _encoder(model), "step": _decoder_step(model)}
+        return {"encode": _encoder(model), "step": _decoder_step(model, next_state)}
     if task == "language_model":
-        return {"step": _language_model_step(model)}
+        return {"step": _language_model_step(model, next_state)}
     output = "logits" if task == "classifier" else "vectors"
     return {
         "model": Part(
@@ -66,7 +90,7 @@ def _encoder(model: keras.Model) -> Part:
     )
 
 
-def _decoder_step(model: keras.Model) -> Part:
+def _decoder_step(model: keras.Model, next_state: str) -> Part:
     def memory_and_state(batch: int, length: int, capacity: int) -> tuple[Any, Any]:
         memory = model.encode(_ids(batch, length, model.source_vocab_size), training=False)
         return memory, model.initial_state(memory, capacity)
@@ -78,7 +102,7 @@ def _decoder_step(model: keras.Model) -> Part:
         tensors = list(inputs.values())
         packed = keras.tree.pack_sequence_as(memory, tensors[:count])
         logits, *_, after = model.decode_step(last, keras.tree.pack_sequence_as(state, tensors[count:]), packed)
-        return {"logits": logits, **named_tensors("next_state", after)}
+        return {"logits": logits, **named_tensors(next_state, after)}
 
     def feeds(batch: int, length: int, capacity: int) -> dict[str, np.ndarray]:
         memory, state = memory_and_state(batch, length, capacity)
@@ -88,13 +112,13 @@ def _decoder_step(model: keras.Model) -> Part:
     return Part(step, feeds)
 
 
-def _language_model_step(model: keras.Model) -> Part:
+def _language_model_step(model: keras.Model, next_state: str) -> Part:
     batch, _, capacity = TRACED[0]
     state = model.initial_state(batch, capacity)
 
     def step(last: Any, **inputs: Any) -> dict[str, Any]:
         logits, after = model.decode_step(last, keras.tree.pack_sequence_as(state, list(inputs.values())))
-        return {"logits": logits, **named_tensors("next_state", after)}
+        return {"logits": logits, **named_tensors(next_state, after)}
 
     def feeds(batch: int, length: int, capacity: int) -> dict[str, np.ndarray]:
         last = _ids(batch, 1, model.vocab_size)[:, 0]

@@ -4,12 +4,12 @@ Each key of the reference's configuration is left out, and set to other values o
 by the reference and imported here. If the reference cannot load it, or initializes missing weights, ours is not judged.
 """
 
-import copy
 import dataclasses
+import functools
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -100,17 +100,42 @@ def run(family: Family, pretrained: Path, folder: Path) -> list[tuple[str, str, 
     reference = family.write(pretrained, original)
     config = json.loads((original / "config.json").read_text(encoding="utf-8"))
     load = _loader(config)
+    known = load(original).config.to_dict()
+    changed = ((key, value, with_change(config, key, value)) for key, value in changes(config, known))
+    judge = functools.partial(_outcome, family, reference, load)
+    return outcomes_of(original, "config.json", changed, judge)
+
+
+def with_change(described: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:
+    """Returns a description in which a key has another value, or is `LEFT_OUT`."""
+    changed = {**described, key: value}
+    if value is LEFT_OUT:
+        del changed[key]
+    return changed
+
+
+def outcomes_of(
+    original: Path,
+    name: str,
+    changed: Iterable[tuple[str, Any, Mapping[str, Any]]],
+    judge: Callable[[Path, str], str],
+) -> list[tuple[str, str, str]]:
+    """Returns (key, value, outcome) of each change.
+
+    Args:
+        original: The folder of a checkpoint.
+        name: The name of the JSON file that is changed.
+        changed: The key, its other value or `LEFT_OUT`, and the changed content of the file.
+        judge: Function from the changed folder and the key to the outcome.
+    """
     outcomes = []
-    for number, (key, value) in enumerate(changes(config, load(original).config.to_dict())):
-        changed = {**copy.deepcopy(config), key: value}
-        if value is LEFT_OUT:
-            del changed[key]
-        copied = folder / str(number)
+    for number, (key, value, content) in enumerate(changed):
+        copied = original.parent / str(number)
         shutil.copytree(original, copied, copy_function=os.link)
-        (copied / "config.json").unlink()
-        (copied / "config.json").write_text(json.dumps(changed), encoding="utf-8")
-        text = "left out" if value is LEFT_OUT else json.dumps(value)
-        outcomes.append((key, text, _outcome(copied, key, family, reference, load)))
+        (copied / name).unlink()
+        (copied / name).write_text(json.dumps(content), encoding="utf-8")
+        text = "left out" if value is LEFT_OUT else json.dumps(value, ensure_ascii=False)
+        outcomes.append((key, text, judge(copied, key)))
         shutil.rmtree(copied)
         keras.backend.clear_session()
     return outcomes
@@ -130,20 +155,15 @@ def _loader(config: dict[str, Any]) -> Any:
     return load
 
 
-def _outcome(folder: Path, key: str, family: Family, reference: Reference, load: Any) -> str:
+def _outcome(family: Family, reference: Reference, load: Any, folder: Path, key: str) -> str:
     try:
         changed = dataclasses.replace(reference, **functions(load(folder), family.task))
         changed.logits(*([[1, 2]], [[1]])[: 2 if family.task == "seq2seq" else 1])
     except Exception:
         return FAILS
-    run_folder = folder / "run"
-    try:
-        import_checkpoint(f"{family.source}:{folder}", run_folder)
-    except InputError as error:
-        return REFUSED if key in str(error) else f"{UNNAMED}: {str(error).removeprefix(str(folder))[:120]}"
-    except Exception as error:
-        return f"{WRONG}: the import ends in {type(error).__name__}: {str(error)[:80]}"
-    comparison = Comparison(run_folder, changed)
+    if refusal := refused(family, folder, key):
+        return refusal
+    comparison = Comparison(folder / "run", changed)
     try:
         differences = comparison.logits(TEXTS)
         if max(differences.values()) > _NEAR:
@@ -158,3 +178,14 @@ def _outcome(folder: Path, key: str, family: Family, reference: Reference, load:
     except Exception as error:  # an imported model must be usable
         return f"{WRONG}: {type(error).__name__}: {str(error)[:80]}"
     return AGREE
+
+
+def refused(family: Family, folder: Path, key: str) -> str:
+    """Imports a changed checkpoint into its subfolder `run`; returns the outcome if it is refused, otherwise ""."""
+    try:
+        import_checkpoint(f"{family.source}:{folder}", folder / "run")
+    except InputError as error:
+        return REFUSED if key in str(error) else f"{UNNAMED}: {str(error).removeprefix(str(folder))[:120]}"
+    except Exception as error:
+        return f"{WRONG}: the import ends in {type(error).__name__}: {str(error)[:80]}"
+    return ""

@@ -4,24 +4,19 @@ The steps are the normalizer, the pre-tokenizer, the post-processor, the decoder
 flags of added tokens. If the reference cannot load the file, ours is not judged.
 """
 
-import copy
+import functools
 import json
-import os
-import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import keras
-
 from benchmarks.parity.families import Family
 from benchmarks.parity.measure import Comparison
-from benchmarks.parity.mutations import AGREE, FAILS, LEFT_OUT, REFUSED, UNNAMED, WRONG
+from benchmarks.parity.mutations import AGREE, FAILS, LEFT_OUT, WRONG, outcomes_of, refused, with_change
 from benchmarks.parity.reference import Reference
-from training.importing.workdir import import_checkpoint
-from zoo.errors import InputError
 
 FILE = "tokenizer.json"
+_SHOWN = 120  # characters of a value
 REPLACED = "replaced by the tokens of the language"
 TEXTS = [
     "A man rides a horse.",
@@ -100,10 +95,7 @@ def changes(described: dict[str, Any]) -> Iterator[tuple[str, Any, dict[str, Any
         for value in (LEFT_OUT, *others) if key in model else others:
             if value is not LEFT_OUT and value == model.get(key):
                 continue
-            changed = {**model, key: value}
-            if value is LEFT_OUT:
-                del changed[key]
-            yield key, value, {**described, "model": changed}
+            yield key, value, {**described, "model": with_change(model, key, value)}
     tokens = described.get("added_tokens") or []
     chosen = {bool(token["special"]): place for place, token in reversed(list(enumerate(tokens)))}.values()
     for place in chosen:
@@ -148,23 +140,15 @@ def run(family: Family, pretrained: Path, folder: Path) -> list[tuple[str, str, 
     original = folder / "original"
     original.mkdir()
     reference = family.write(pretrained, original)
-    outcomes: list[tuple[str, str, str]] = []
     if not (original / FILE).is_file():
-        return outcomes
+        return []
     described = json.loads((original / FILE).read_text(encoding="utf-8"))
-    for number, (step, value, changed) in enumerate(changes(copy.deepcopy(described))):
-        copied = folder / str(number)
-        shutil.copytree(original, copied, copy_function=os.link)
-        (copied / FILE).unlink()
-        (copied / FILE).write_text(json.dumps(changed), encoding="utf-8")
-        text = "left out" if value is LEFT_OUT else json.dumps(value, ensure_ascii=False)
-        outcomes.append((step, text[:120], _outcome(copied, step, family, reference)))
-        shutil.rmtree(copied)
-        keras.backend.clear_session()
-    return outcomes
+    judge = functools.partial(_outcome, family, reference)
+    outcomes = outcomes_of(original, FILE, changes(described), judge)
+    return [(step, value[:_SHOWN], outcome) for step, value, outcome in outcomes]
 
 
-def _outcome(folder: Path, step: str, family: Family, reference: Reference) -> str:
+def _outcome(family: Family, reference: Reference, folder: Path, step: str) -> str:
     from tokenizers import Tokenizer
 
     try:
@@ -174,16 +158,13 @@ def _outcome(folder: Path, step: str, family: Family, reference: Reference) -> s
         tokenizer.no_truncation()
         rows = [encoding.ids for encoding in tokenizer.encode_batch(TEXTS)]
         texts = tokenizer.decode_batch(rows, skip_special_tokens=True)
-    except BaseException:  # of Rust, some of which are no `Exception`
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException:  # panics of Rust are no `Exception`
         return FAILS
-    run_folder = folder / "run"
-    try:
-        import_checkpoint(f"{family.source}:{folder}", run_folder)
-    except InputError as error:
-        return REFUSED if step in str(error) else f"{UNNAMED}: {str(error).removeprefix(str(folder))[:120]}"
-    except Exception as error:
-        return f"{WRONG}: the import ends in {type(error).__name__}: {str(error)[:80]}"
-    comparison = Comparison(run_folder, reference)
+    if refusal := refused(family, folder, step):
+        return refusal
+    comparison = Comparison(folder / "run", reference)
     if step == "post_processor" and comparison.run.tokenizers[0].around.languages:
         return REPLACED
     if difference := _difference(rows, comparison.source_ids(TEXTS)):

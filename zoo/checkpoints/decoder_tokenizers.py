@@ -7,7 +7,7 @@ import numpy as np
 
 from zoo.checkpoints.byte_level_tokenizers import DESCRIBED, END_NAME, START_NAME, byte_level, byte_level_files
 from zoo.checkpoints.checkpoint import Checkpoint
-from zoo.checkpoints.tokenizers import reordered_subwords, tokenizer_config
+from zoo.checkpoints.tokenizers import adding_step, reordered_subwords, template_parts, tokenizer_config
 from zoo.checkpoints.vocabulary import Arrangement
 from zoo.errors import InputError
 from zoo.text import ByteLevelBPETokenizer, ReorderedSubwordTokenizer, Tokenizer
@@ -44,13 +44,11 @@ def begins_texts(checkpoint: Checkpoint, start: int) -> bool:
     if not (checkpoint.path / DESCRIBED).is_file():
         return bool(tokenizer_config(checkpoint).get("add_bos_token", (checkpoint.path / _MODEL).is_file()))
     processor: Mapping[str, Any] = checkpoint.json(DESCRIBED).get("post_processor") or {}
-    steps = processor["processors"] if processor.get("type") == "Sequence" else [processor]
-    adding = [step for step in steps if step.get("type") not in (None, "ByteLevel")]  # which only computes offsets
-    if not adding:
+    step = adding_step(processor)
+    if not step:
         return False
-    template = adding[0] if len(adding) == 1 and adding[0]["type"] == "TemplateProcessing" else {}
-    parts = [(kind, part["id"]) for entry in template.get("single", ()) for kind, part in entry.items()]
-    ids = {name: token["ids"] for name, token in template.get("special_tokens", {}).items()}
+    parts = template_parts(step)
+    ids = {name: token["ids"] for name, token in step.get("special_tokens", {}).items()}
     added = [index for _, name in parts[:-1] for index in ids.get(name, [None])]
     if parts[-1:] != [("Sequence", "A")] or added not in ([], [start]):
         raise InputError(

@@ -289,18 +289,28 @@ def check_special(path: Path, processor: Mapping[str, Any], start: str, end: str
     Raises:
         InputError: If other tokens are added.
     """
-    if processor.get("type") == "Sequence":  # ByteLevel only computes offsets
-        adding = [step for step in processor["processors"] if step["type"] != "ByteLevel"]
-        processor = adding[0] if len(adding) == 1 else processor
-    around = [processor.get(key, [None])[0] for key in ("cls", "sep")]
-    if processor.get("type") == "TemplateProcessing":
-        parts = [next(iter(part.values()))["id"] for part in processor["single"]]
+    step = adding_step(processor)
+    around = [step.get(key, [None])[0] for key in ("cls", "sep")]
+    if parts := [name for _, name in template_parts(step)]:
         around = [parts[0], parts[-1]] if len(parts) == 3 else parts
     if around != [start, end]:
         raise InputError(
             f"{path}: post_processor must add {start} before and {end} after a text to be imported. "
             f"Received: {json.dumps(processor)[:200]}."
         )
+
+
+def adding_step(processor: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns the step of a `post_processor` that adds tokens, empty if there is none; of several, all of it."""
+    steps = processor["processors"] if processor.get("type") == "Sequence" else [processor]
+    adding = [step for step in steps if step.get("type") not in (None, "ByteLevel")]  # which only computes offsets
+    return processor if len(adding) > 1 else adding[0] if adding else {}
+
+
+def template_parts(step: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Returns kind and name of each part of a `TemplateProcessing` of one text; none for other steps."""
+    entries = step["single"] if step.get("type") == "TemplateProcessing" else ()
+    return [(kind, part["id"]) for entry in entries for kind, part in entry.items()]
 
 
 def content_of(token: str | Mapping[str, str]) -> str:

@@ -37,7 +37,8 @@ class ByteLevelBPEGraph(TokenizerGraph):
         added = {_MARK + text.encode(): index for text, index in tokenizer.added_ids.items()}
         self._compose = Composition() if tokenizer.compose else tf.identity
         patterns = (_pattern(tokenizer.added_texts(is_composed)) for is_composed in (False, True))
-        self._patterns = list(zip(patterns, (tf.identity, self._compose), strict=True))
+        steps = zip(patterns, (tf.identity, self._compose), strict=True)
+        self._patterns = [(pattern, compose) for pattern, compose in steps if pattern or compose is not tf.identity]
         self._added = StringTable(added) if added else None
         self._surfaces = np.array(tokenizer.surfaces(), dtype=object)
 
