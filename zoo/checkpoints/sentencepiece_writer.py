@@ -65,6 +65,7 @@ def described_sentencepiece(path: Path, described: Mapping[str, Any], controls: 
     )
     trainer = _number(3, _UNIGRAM if kind == "Unigram" else _BPE) + _number(4, len(pieces)) + _number(40, unknown)
     charsmap, splits_at_white = _rules(path, described)
+    _check_decoder(path, described.get("decoder") or {})
     content = written + _field(2, trainer) + _field(3, _field(1, b"described") + _field(2, charsmap))
     if splits_at_white:
         _check_white(path, content)
@@ -140,6 +141,15 @@ def _rules(path: Path, described: Mapping[str, Any]) -> tuple[bytes, bool]:
             f"Received: normalizer={steps!r:.200}, pre_tokenizer={splits!r:.200}."
         )
     return charsmap, splits_at_white
+
+
+def _check_decoder(path: Path, decoder: Mapping[str, Any]) -> None:
+    """Checks that pieces are joined as by SentencePiece, without the space before texts; raises InputError if not."""
+    drops_space = decoder.get("prepend_scheme") != "never" and decoder.get("add_prefix_space") is not False
+    if (decoder.get("type"), decoder.get("replacement"), drops_space) != ("Metaspace", SPACE, True):
+        raise InputError(
+            f"{path}: decoder must be Metaspace, which drops the space before a text. Received: {dict(decoder)!r:.200}."
+        )
 
 
 def _unknown_step(path: Path, part: str, step: Mapping[str, Any]) -> InputError:

@@ -283,6 +283,13 @@ MUTANTS: list[Mutant] = [
         "and False",
         ("tests/export/test_convert_to_ctranslate2.py::test_a_language_model_leaves_and_comes_in_again[qwen3]",),
     ),
+    Mutant(
+        "pieces are joined as by SentencePiece whatever the decoder is",
+        "zoo/checkpoints/sentencepiece_writer.py",
+        'if (decoder.get("type"), decoder.get("replacement"), drops_space) != ("Metaspace", SPACE, True):',
+        "if False:",
+        ("tests/training/importing/test_translators.py::test_nllb_is_read_by_its_model_of_sentencepiece",),
+    ),
     # Encoder-decoders.
     Mutant(
         "logits of T5 1.1 are divided and those of T5 are not",

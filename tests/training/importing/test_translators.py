@@ -209,6 +209,10 @@ def test_embeddings_of_t5_may_stand_with_encoder_and_decoder_and_must_be_the_sam
 def test_nllb_is_read_by_its_model_of_sentencepiece(imported, tmp_path):
     one = imported("nllb")
     folder = checkpoints.copy("nllb", tmp_path / "nllb")
+    described = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    for decoder in (None, {"type": "Fuse"}, {**described["decoder"], "prepend_scheme": "never"}):
+        (folder / "tokenizer.json").write_text(json.dumps({**described, "decoder": decoder}), encoding="utf-8")
+        refused(f"hf:{folder}", tmp_path / "run", "tokenizer.json", "decoder")
     (folder / "tokenizer.json").unlink()
     refused(f"hf:{folder}", tmp_path / "run", "sentencepiece.bpe.model", "tokenizer.json")
     shutil.copy(checkpoints.FIXTURES / "m2m_100" / "sentencepiece.bpe.model", folder)
