@@ -25,7 +25,6 @@ TOLERANCE = 1e-4
 
 # Batch size, length and capacity of a cache, all unequal to those of `TRACED[0]`, by which the graph is made.
 _COMPARED = [(1, 5, 9), (4, 12, 17), (5, 3, 6)]
-_AXES = dict(zip(zip(*TRACED, strict=True), ("batch", "length", "capacity"), strict=True))
 _STEPS = 3  # compared one after another, so that a state has been read and written
 
 
@@ -104,6 +103,7 @@ def _write_part(model: keras.Model, part: Part, path: Path) -> dict[str, Any]:
         output_names=[*outputs],
         verbose=False,
     )
+    assert program is not None, "dynamo=True returns a program"
     program.save(path)
     options = SessionOptions()
     options.log_severity_level = 4  # its errors are raised
@@ -115,10 +115,13 @@ def _write_part(model: keras.Model, part: Part, path: Path) -> dict[str, Any]:
             f"{TOLERANCE:.0e} is allowed."
         )
     used = {value.name for value in session.get_inputs()}
-    inputs = [_described(name, feeds[name], others[name]) for name in feeds if name in used]
+    batches, lengths, capacities = zip(*TRACED, strict=True)
+    first, second = (part.least_capacity + capacity for capacity in capacities)
+    axes = {batches: "batch", lengths: "length", (first, second): "capacity"}
+    inputs = [_described(name, feeds[name], others[name], axes) for name in feeds if name in used]
     return {
         "inputs": inputs,
-        "outputs": [_described(name, outputs[name], shapes[name]) for name in outputs],
+        "outputs": [_described(name, outputs[name], shapes[name], axes) for name in outputs],
         "largest_difference": difference,
     }
 
@@ -149,10 +152,10 @@ def _difference(session: Any, part: Part, feeds: dict[str, np.ndarray]) -> float
     return largest
 
 
-def _described(name: str, array: np.ndarray, other: np.ndarray) -> dict[str, Any]:
+def _described(name: str, array: np.ndarray, other: np.ndarray, axes: Mapping[tuple[int, ...], str]) -> dict[str, Any]:
     """Returns name, type and shape of an input or output; a dynamic size has a name, or is `None` if it has none."""
     pairs = zip(array.shape, other.shape, strict=True)
-    shape = [size if size == second else _AXES.get((size, second)) for size, second in pairs]
+    shape = [size if size == second else axes.get((size, second)) for size, second in pairs]
     return {"name": name, "dtype": str(array.dtype), "shape": shape}
 
 

@@ -8,9 +8,10 @@ import numpy as np
 from keras import ops
 
 from zoo.errors import InputError
+from zoo.layers import BaseAttention
 
 TRACED = [(2, 7, 11), (3, 8, 13)]
-"""Two choices of batch size, length and capacity of a cache; a size that differs between them is dynamic."""
+"""Two choices of batch size, length and capacity of a cache (see `Part`); a size that differs is dynamic."""
 
 
 class Part(NamedTuple):
@@ -18,11 +19,15 @@ class Part(NamedTuple):
 
     Args:
         function: Takes tensors by name and returns tensors by name.
-        feeds: Returns arrays by name, given a batch size, a number of tokens and the capacity of a cache.
+        feeds: Returns arrays by name, given a batch size, a number of tokens and the capacity of a cache beyond
+            `least_capacity`.
+        least_capacity: The largest window of the model's self-attention. The caches of smaller capacity have another
+            structure.
     """
 
     function: Callable[..., dict[str, Any]]
     feeds: Callable[[int, int, int], dict[str, np.ndarray]]
+    least_capacity: int = 0
 
 
 def traced_feeds(kind: str, model: keras.Model, part: Part) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
@@ -90,10 +95,18 @@ def _encoder(model: keras.Model) -> Part:
     )
 
 
+def _least_capacity(model: keras.Model) -> int:
+    """Returns the largest number of positions that a cache of a window contains; 0 without windows."""
+    attention = [layer for layer in model._flatten_layers() if isinstance(layer, BaseAttention)]
+    return max((layer.kept_first + layer.reach for layer in attention if layer.reach is not None), default=0)
+
+
 def _decoder_step(model: keras.Model, next_state: str) -> Part:
+    least = _least_capacity(model)
+
     def memory_and_state(batch: int, length: int, capacity: int) -> tuple[Any, Any]:
         memory = model.encode(_ids(batch, length, model.source_vocab_size), training=False)
-        return memory, model.initial_state(memory, capacity)
+        return memory, model.initial_state(memory, least + capacity)
 
     memory, state = memory_and_state(*TRACED[0])
     count = len(keras.tree.flatten(memory))
@@ -109,12 +122,12 @@ def _decoder_step(model: keras.Model, next_state: str) -> Part:
         last = _ids(batch, 1, model.target_vocab_size)[:, 0]
         return {"last": last, **_arrays(named_tensors("memory", memory) | named_tensors("state", state))}
 
-    return Part(step, feeds)
+    return Part(step, feeds, least)
 
 
 def _language_model_step(model: keras.Model, next_state: str) -> Part:
-    batch, _, capacity = TRACED[0]
-    state = model.initial_state(batch, capacity)
+    (batch, _, capacity), least = TRACED[0], _least_capacity(model)
+    state = model.initial_state(batch, least + capacity)
 
     def step(last: Any, **inputs: Any) -> dict[str, Any]:
         logits, after = model.decode_step(last, keras.tree.pack_sequence_as(state, list(inputs.values())))
@@ -122,6 +135,6 @@ def _language_model_step(model: keras.Model, next_state: str) -> Part:
 
     def feeds(batch: int, length: int, capacity: int) -> dict[str, np.ndarray]:
         last = _ids(batch, 1, model.vocab_size)[:, 0]
-        return {"last": last, **_arrays(named_tensors("state", model.initial_state(batch, capacity)))}
+        return {"last": last, **_arrays(named_tensors("state", model.initial_state(batch, least + capacity)))}
 
-    return Part(step, feeds)
+    return Part(step, feeds, least)

@@ -22,11 +22,17 @@ def take_rows(nested: Any, indices: Any) -> Any:
 def take(values: Any, indices: Any, axis: int = 0) -> Any:
     """Returns `ops.take(values, indices, axis)` for non-negative indices.
 
-    Keras on TensorFlow also supports negative indices, which costs four more operations.
+    Keras on TensorFlow also supports negative indices, which costs four more operations, and on PyTorch it squeezes an
+    axis of any size, which ONNX does not allow.
     """
     is_symbolic = isinstance(values, keras.KerasTensor) or isinstance(indices, keras.KerasTensor)
     if keras.backend.backend() == "tensorflow" and not is_symbolic:
         return importlib.import_module("tensorflow").gather(values, indices, axis=axis)
+    if keras.backend.backend() == "torch" and not is_symbolic:
+        values, indices = ops.convert_to_tensor(values), ops.convert_to_tensor(indices)
+        axis = axis % values.ndim
+        taken = values.index_select(axis, indices.ravel())
+        return taken.reshape(*values.shape[:axis], *indices.shape, *values.shape[axis + 1 :])
     return ops.take(values, indices, axis=axis)
 
 

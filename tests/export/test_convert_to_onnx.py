@@ -74,8 +74,9 @@ def test_a_classifier(tmp_path, labelled_workdir, labelled_run):
 
 
 @pytest.mark.nightly
-def test_a_sentence_encoder(tmp_path):
-    import_checkpoint(f"hf:{checkpoints.FIXTURES / 'minilm'}", tmp_path / "run")
+@pytest.mark.parametrize("family", ["minilm", "mpnet"])
+def test_a_sentence_encoder(family, tmp_path):
+    import_checkpoint(f"hf:{checkpoints.FIXTURES / family}", tmp_path / "run")
     run = zoo.load(tmp_path / "run")
     sessions, _ = converted(tmp_path / "run", tmp_path / "out")
     for rows, length in [(1, 2), (6, 9)]:
@@ -91,6 +92,17 @@ def test_steps_of_a_language_model(tmp_path, lines_workdir, lines_run):
         ids = np.maximum(IDS[:rows, :length], 4)
         found = steps(sessions["step.onnx"], files["step.onnx"], ids)
         np.testing.assert_allclose(found, lines_run.model({"tokens": ids}), atol=1e-4)
+
+
+@pytest.mark.nightly
+def test_steps_within_a_window(tmp_path):
+    """Of 4 positions, which is less than the length of the texts: the cache forgets the first of them."""
+    import_checkpoint(f"hf:{checkpoints.FIXTURES / 'phi3'}", tmp_path / "run")
+    model = zoo.load(tmp_path / "run").model
+    sessions, files = converted(tmp_path / "run", tmp_path / "out")
+    ids = np.maximum(IDS, 4)
+    found = steps(sessions["step.onnx"], files["step.onnx"], ids)
+    np.testing.assert_allclose(found, model({"tokens": ids}), atol=1e-4)
 
 
 @pytest.mark.nightly

@@ -59,8 +59,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "the queries of a step are in the segment of the first key",
         "zoo/layers/visibility/visibility.py",
-        "return ops.take(ids, ops.where(inside, positions, length), axis=1)",
-        "return ops.take(ids, ops.where(inside, positions - positions[:1], length), axis=1)",
+        "return take(ids, ops.where(inside, positions, length), axis=1)",
+        "return take(ids, ops.where(inside, positions - positions[:1], length), axis=1)",
         RULES,
     ),
     Mutant(

@@ -66,8 +66,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "queries beyond the keys are in the segment of the first key",
         "zoo/layers/visibility/visibility.py",
-        "return ops.take(ids, ops.where(inside, positions, length), axis=1)",
-        "return ops.take(ids, ops.where(inside, positions, 0), axis=1)",
+        "return take(ids, ops.where(inside, positions, length), axis=1)",
+        "return take(ids, ops.where(inside, positions, 0), axis=1)",
         ("tests/zoo/layers/test_agreement.py",),
     ),
     Mutant(

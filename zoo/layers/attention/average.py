@@ -65,11 +65,11 @@ class AverageAttention(WideState, SelfMixing):
         terms = ops.cast(inputs, self.wide_dtype)
         sums, counts = (ops.cumsum(tensor, axis=1) for tensor in (terms, is_real))
         if cache is not None:
-            previous_sum, count = self.bits_to_state(cache["sum"]), cache["count"]
+            previous_sum, count = self.from_stored(cache["sum"]), cache["count"]
             sums = sums + previous_sum[:, None]
             counts = counts + ops.cast(count, self.wide_dtype)[:, None, None]
             cache = {
-                "sum": self.state_to_bits(previous_sum + ops.sum(terms, axis=1)),
+                "sum": self.to_stored(previous_sum + ops.sum(terms, axis=1)),
                 "count": count + ops.cast(ops.sum(is_real, axis=(1, 2)), "int32"),
                 "index": cache["index"] + length,
             }
@@ -89,14 +89,14 @@ class AverageAttention(WideState, SelfMixing):
         return ops.cast(weights, self.compute_dtype)[:, None]
 
     def create_cache(self, batch_size, length=None):
-        """Returns an empty cache: the bits of the sum [B, D] as integers, the number of its terms [B], and `index`.
+        """Returns an empty cache: the sum [B, D] (see `WideState`), the number of its terms [B], and `index`.
 
         Args:
             batch_size: B.
             length: Not used: the size of the sum does not depend on the number of positions.
         """
         return {
-            "sum": self.zero_bits((batch_size, self.size)),
+            "sum": self.stored_zeros((batch_size, self.size)),
             "count": ops.zeros((batch_size,), dtype="int32"),
             "index": ops.zeros((), dtype="int32"),
         }

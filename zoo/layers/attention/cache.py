@@ -12,6 +12,7 @@ from keras import ops
 
 from zoo.layers.attention.query_blocks import take_nearest_rows
 from zoo.layers.core.lazy import computed_from, length_of
+from zoo.row_selection import take
 
 
 def next_position(cache):
@@ -60,7 +61,7 @@ def append_rolling(cache, memory, real=None, first=0):
     remaining = ops.arange(last, dtype="int32") + first + added
     if first:
         remaining = ops.concatenate([ops.arange(first, dtype="int32"), remaining])
-    new_cache = {name: ops.take(tensor, remaining, axis=-2) for name, tensor in joined.items()}
+    new_cache = {name: take(tensor, remaining, axis=-2) for name, tensor in joined.items()}
     new_cache |= {"real": new_cache["real"][..., 0], "index": index + added}
     positions = ops.arange(last + added, dtype="int32") + (index - last)
     is_real = joined.pop("real")[..., 0]

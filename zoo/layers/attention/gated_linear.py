@@ -8,6 +8,7 @@ from zoo.layers.attention.state_chunks import attend_by_state
 from zoo.layers.core.checks import check_size
 from zoo.layers.core.facts import computes
 from zoo.layers.core.projections import apply_positionwise, split_heads
+from zoo.row_selection import take
 
 # Keys in a chunk; within a chunk there is a factor for each pair of positions and feature.
 CHUNK_SIZE = 16
@@ -108,7 +109,7 @@ class GatedLinearAttention(StateAttention):
         total = ops.cumsum(log_decays, axis=-2)  # up to each key
         # There is no decay before the first key and after the last one.
         indices = ops.clip(visible.query_positions + 1, 0, ops.shape(key)[-2])
-        query_total = ops.take(ops.pad(total, ((0, 0), (0, 0), (1, 0), (0, 0))), indices, axis=-2)
+        query_total = take(ops.pad(total, ((0, 0), (0, 0), (1, 0), (0, 0))), indices, axis=-2)
         between = ops.minimum(query_total[..., :, None, :] - total[..., None, :, :], 0.0)  # [B, N, T, S, H]
         return ops.sum(query[..., :, None, :] * key[..., None, :, :] * ops.exp(between), axis=-1)
 

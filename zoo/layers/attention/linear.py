@@ -8,6 +8,7 @@ from zoo.layers.attention.query_blocks import QueryBlocks
 from zoo.layers.core.facts import computes
 from zoo.layers.core.projections import split_at
 from zoo.layers.execution.plan import Execution, has_zero, record
+from zoo.row_selection import take
 
 # Queries in a block of causal attention; they are compared one by one with the keys of their own block.
 BLOCK_SIZE = 64
@@ -172,7 +173,7 @@ def _causal_sums(query, key, value, start, previous_sums):
     own = ops.matmul(products, blocks.cut_keys(value))
     sums = _prefix_sums(key, value, size, previous_sums)  # [B, N, ⌈S / K⌉ + 1, M, V]
     numbers = ops.clip(blocks.first_keys() // size, 0, ops.shape(sums)[2] - 1)
-    products = own + ops.matmul(query, ops.take(sums, numbers, axis=2))
+    products = own + ops.matmul(query, take(sums, numbers, axis=2))
     return blocks.join_rows(products, length), sums[:, :, -1]
 
 

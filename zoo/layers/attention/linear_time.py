@@ -96,7 +96,7 @@ class LinearTimeAttention(WideState, MultiHeadAttention):
             length: Not used: the size of the state does not depend on the number of positions.
 
         Returns:
-            The bits of the state as integers, `seen` [B], whether there is any unmasked key, and `index`.
+            The state (see `WideState`), `seen` [B], whether there is any unmasked key, and `index`.
         """
         if not self.has_linear_path():
             raise ValueError(
@@ -104,7 +104,7 @@ class LinearTimeAttention(WideState, MultiHeadAttention):
                 "state of the linear path: it has no cache."
             )
         return {
-            self.state_name: self.zero_bits((batch_size, self.num_heads, *self.state_shape)),
+            self.state_name: self.stored_zeros((batch_size, self.num_heads, *self.state_shape)),
             "seen": ops.zeros((batch_size,), dtype="bool"),
             "index": ops.zeros((), dtype="int32"),
         }
@@ -120,11 +120,11 @@ class LinearTimeAttention(WideState, MultiHeadAttention):
         memory = self.project_memory(value, key, index)
         inputs = masks.zero_masked(query, visible.query_mask)
         query = self.project_query(inputs, index + start)
-        previous = {self.state_name: self.bits_to_state(cache[self.state_name]), "seen": cache["seen"]}
+        previous = {self.state_name: self.from_stored(cache[self.state_name]), "seen": cache["seen"]}
         results, state = self.attend_linearly(query, memory, visible, start, previous)
         output = self._zero_empty_rows(self.finish(results["output"], inputs), results["seen"])
-        bits = self.state_to_bits(state[self.state_name])
-        return output, {self.state_name: bits, "seen": state["seen"], "index": index + lengths[1]}
+        stored = self.to_stored(state[self.state_name])
+        return output, {self.state_name: stored, "seen": state["seen"], "index": index + lengths[1]}
 
     def _check_step(self, queries, keys, options):
         name = type(self).__name__

@@ -6,6 +6,7 @@ from typing import Any
 from keras import ops
 
 from zoo.layers.positions.base import consecutive
+from zoo.row_selection import take
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,7 +91,7 @@ class QueryBlocks:
         rows = ops.clip(consecutive(-self.skipped, self.count * self.rows), 0, length - 1)
         columns = ops.clip(self.key_positions(), 0, keys - 1)
         indices = ops.reshape(rows * keys, (self.count, self.rows, 1)) + columns[:, None]  # [C, R, K]
-        pairs = ops.take(ops.reshape(tensor, (*leading, length * keys)), ops.reshape(indices, (-1,)), axis=-1)
+        pairs = take(ops.reshape(tensor, (*leading, length * keys)), ops.reshape(indices, (-1,)), axis=-1)
         return ops.reshape(pairs, (*leading, self.count, self.rows, self.window))
 
     def spread(self, weights, length, keys):
@@ -102,7 +103,7 @@ class QueryBlocks:
         rows = ops.swapaxes(weights, -3, -2)  # [..., R, C, K]
         shape = ops.shape(rows)
         rows = ops.reshape(rows, (*shape[:-2], self.count * self.window))
-        spread = ops.take(rows, ops.reshape(columns, (-1,)), axis=-1)
+        spread = take(rows, ops.reshape(columns, (-1,)), axis=-1)
         spread = ops.swapaxes(ops.reshape(spread, (*shape[:-2], self.count, keys)), -3, -2)  # [..., C, R, S]
         return self.join_rows(ops.where(inside, spread, ops.zeros_like(spread)), length)
 
@@ -110,7 +111,7 @@ class QueryBlocks:
 def take_nearest_rows(tensor, indices):
     """Returns the rows of `tensor` [..., L, D] at `indices` [P], which are clipped to 0 … L − 1, [..., P, D]."""
     last = ops.shape(tensor)[-2] - 1
-    return ops.take(
+    return take(
         with_spare_row(tensor), ops.clip(indices, 0, last if isinstance(last, int) else ops.maximum(last, 0)), axis=-2
     )
 

@@ -10,6 +10,7 @@ from zoo.layers.attention.query_blocks import QueryBlocks
 from zoo.layers.core.loops import scan_states
 from zoo.layers.execution.plan import has_loops
 from zoo.layers.positions.base import consecutive
+from zoo.row_selection import take
 
 
 def attend_by_state(query, key, value, log_decay, start, before, size):
@@ -39,7 +40,7 @@ def attend_by_state(query, key, value, log_decay, start, before, size):
     key, value, log_decay = (_take_chunks(tensor, chunks) for tensor in (key, value, log_decay))
     pairs = _decayed_products(query, key, log_decay)  # [B, N, C', K, K]
     earlier = ops.matmul(
-        query * ops.exp(ops.cumsum(log_decay, axis=-2)), ops.take(states, ops.clip(indices, 0, count), axis=2)
+        query * ops.exp(ops.cumsum(log_decay, axis=-2)), take(states, ops.clip(indices, 0, count), axis=2)
     )
     return blocks.join_rows(ops.matmul(pairs, value) + earlier, length), states[:, :, -1]
 
@@ -143,7 +144,7 @@ def _chunks(tensor, size):
 def _take_chunks(tensor, indices):
     """Returns the chunks at these indices, [..., C', K, D] from [..., C, K, D]; index C stands for zeros."""
     zeros = ops.zeros_like(tensor[..., :1, :, :])
-    return ops.take(ops.concatenate([tensor, zeros], axis=-3), indices, axis=-3)
+    return take(ops.concatenate([tensor, zeros], axis=-3), indices, axis=-3)
 
 
 def _states(key, value, log_decay, before):

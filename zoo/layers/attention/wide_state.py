@@ -1,4 +1,4 @@
-"""States in float32 or wider, which a cache contains as integers."""
+"""States in float32 or wider in caches of layers that may compute in less."""
 
 from keras import backend, ops
 
@@ -8,8 +8,8 @@ _INTEGER_DTYPES = {"float32": "int32", "float64": "int64"}
 class WideState:
     """Mixin of layers that sum over positions in float32 or wider, whatever their compute dtype.
 
-    Keras casts the floats among a layer's arguments to its compute dtype. A cache therefore contains the bits of a
-    state as integers.
+    Keras casts the floats among a layer's arguments to its compute dtype. If that is narrower than a state, a cache
+    contains the bits of the state as integers.
     """
 
     @property
@@ -17,18 +17,23 @@ class WideState:
         """Dtype of all sums: float32 or wider."""
         return backend.result_type(self.compute_dtype, "float32")
 
+    @property
+    def stored_dtype(self):
+        """Dtype of states in caches."""
+        return self.wide_dtype if self.compute_dtype == self.wide_dtype else _INTEGER_DTYPES[self.wide_dtype]
+
     def widen(self, *tensors):
         """Returns a list of the tensors in `wide_dtype`."""
         return [ops.cast(tensor, self.wide_dtype) for tensor in tensors]
 
-    def state_to_bits(self, state):
-        """Returns the bits of a state as integers."""
-        return ops.view(state, _INTEGER_DTYPES[self.wide_dtype])
+    def to_stored(self, state):
+        """Returns a state as a cache contains it."""
+        return state if self.stored_dtype == self.wide_dtype else ops.view(state, self.stored_dtype)
 
-    def bits_to_state(self, bits):
-        """Returns the state of these bits."""
-        return ops.view(bits, self.wide_dtype)
+    def from_stored(self, stored):
+        """Returns a state from a cache."""
+        return stored if self.stored_dtype == self.wide_dtype else ops.view(stored, self.wide_dtype)
 
-    def zero_bits(self, shape):
-        """Returns the bits of a state of zeros."""
-        return ops.zeros(shape, dtype=_INTEGER_DTYPES[self.wide_dtype])
+    def stored_zeros(self, shape):
+        """Returns a state of zeros as a cache contains it."""
+        return ops.zeros(shape, dtype=self.stored_dtype)

@@ -8,6 +8,8 @@ from typing import Any
 
 from keras import backend, ops
 
+from zoo.row_selection import take
+
 LARGEST_BIAS = 3e38  # a score minus this is still above the score of masked pairs, `LOWEST_SCORE`
 
 
@@ -84,7 +86,7 @@ def slice_mask(mask, start, length):
     """Returns `mask[:, start : start + length]`, [B, length] from [B, S], or `None` for `None`."""
     if mask is None:
         return None
-    return ops.take(mask, ops.arange(length, dtype="int32") + start, axis=1)
+    return take(mask, ops.arange(length, dtype="int32") + start, axis=1)
 
 
 def zero_masked(inputs, mask):

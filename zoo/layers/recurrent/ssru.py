@@ -60,18 +60,18 @@ class SSRU(WideState, SelfMixing):
         log_decay, terms = -ops.softplus(-forget), ops.sigmoid(-forget) * projected
         if real is not None:
             log_decay, terms = (ops.where(real[..., None], x, ops.zeros_like(x)) for x in (log_decay, terms))
-        state = None if cache is None else self.bits_to_state(cache["state"])
+        state = None if cache is None else self.from_stored(cache["state"])
         states, state = decaying_sums(terms, log_decay, state, CHUNK_SIZE)
         if cache is not None:
             index = cache["index"] + ops.shape(inputs)[1]
-            cache = {"state": self.state_to_bits(state), "index": index}
+            cache = {"state": self.to_stored(state), "index": index}
         return ops.cast(ops.relu(states), self.compute_dtype), None, cache
 
     def create_cache(self, batch_size, length=None):
-        """Returns an empty cache: the bits of the state [B, D] as integers, and the number of positions, `index`.
+        """Returns an empty cache: the state [B, D] (see `WideState`), and the number of positions, `index`.
 
         Args:
             batch_size: B.
             length: Not used: the size of the state does not depend on the number of positions.
         """
-        return {"state": self.zero_bits((batch_size, self.size)), "index": ops.zeros((), dtype="int32")}
+        return {"state": self.stored_zeros((batch_size, self.size)), "index": ops.zeros((), dtype="int32")}

@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from zoo.layers.visibility.base import VisibilityRule, check_count
+from zoo.row_selection import take
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
@@ -48,7 +49,7 @@ class BlockSparse(VisibilityRule):
         left, right = (ops.clip(column, 0, columns) for column in (first_column, last_column + 1))
 
         def count(row, column):
-            return ops.take(sums, row * (columns + 1) + column)
+            return take(sums, row * (columns + 1) + column)
 
         return count(below, right) - count(above, right) - count(below, left) + count(above, left) > 0
 

@@ -21,6 +21,7 @@ from zoo.layers.core.masks import (
 )
 from zoo.layers.visibility.base import KEY_INPUTS, QUERY_INPUTS, SEQUENCE_INPUTS, Pairs
 from zoo.layers.visibility.sequences import under_causal_mask
+from zoo.row_selection import take
 
 _NO_SEGMENT = -(2**31)
 _FIELDS = {"query_positions": "query_places", "key_positions": "key_places"}
@@ -331,7 +332,7 @@ def _at_positions(ids, positions, length):
     """Returns the ids [B, T] of keys [B, S] at the positions of queries [T]; `_NO_SEGMENT` outside the keys."""
     ids = ops.pad(ids, [[0, 0], [0, 1]], constant_values=_NO_SEGMENT)
     inside = ops.logical_and(positions >= 0, positions < length)
-    return ops.take(ids, ops.where(inside, positions, length), axis=1)
+    return take(ids, ops.where(inside, positions, length), axis=1)
 
 
 def _check_integers(tensor, name, shape, length):
