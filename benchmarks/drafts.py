@@ -1,17 +1,20 @@
-"""Measures speculative decoding: the time of a continuation with drafts of several lengths, in turns.
+"""Measures speculative decoding: the time of one answer with drafts of several lengths, in turns.
 
-`python -m benchmarks.drafts DIR --text FILE [--prompts N] [--prompt_size N] [--lengths 0,2,4,8] [--rounds N]`
+`python -m benchmarks.drafts DIR --text FILE [--draft SMALL] [--texts N] [--lengths 0,2,4,8] [--rounds N]`
 
-DIR is the work directory of a language model, or `untrained:gpt2`, which has random weights and soon repeats itself.
-Prompts are pieces of FILE, continued one at a time by greedy search in a TensorFlow graph. The answers of each length
-are compared with those without drafts.
+DIR is the work directory of a translator, which translates lines of FILE, or of a language model, which continues
+pieces of FILE. `untrained:NAME` is a language model with random weights, which soon repeats itself. Each text is
+answered alone by greedy search in a TensorFlow graph. Drafts are looked up in the text, or made by the model in the
+work directory SMALL. The answers of each length are compared with those of the first length.
 """
 
 import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,53 +26,106 @@ from benchmarks.runner.report import machine_and_commit, table
 UNTRAINED = "untrained:"
 
 
-def prompts_of(source: str, text: str, count: int, size: int) -> tuple[Any, list[list[int]]]:
-    """Returns a model and the ids of `count` prompts of `size` characters, or random ids for untrained weights."""
-    import zoo
+@dataclass
+class Drafted:
+    """The answers with drafts of one length.
 
-    if not source.startswith(UNTRAINED):
-        run = zoo.load(source)
-        starts = np.linspace(0, len(text) - size, count).astype(int)
-        return run.model, run.tokenizers.text.encode([text[start : start + size] for start in starts])
-    tokens = 1_000
-    model = zoo.create_model(source.removeprefix(UNTRAINED), vocab_size=50_257)
+    Attributes:
+        answer: Function that returns the ids of the answer, [1, L], to the ids of a text, [1, T].
+        seconds: The time of each answer.
+        num_equal: The number of answers that are those of the first length.
+        num_tokens: The number of tokens of all answers.
+        num_calls: The number of calls of the model for them.
+    """
+
+    answer: Callable[[Any], Any]
+    seconds: list[float] = field(default_factory=list)
+    num_equal: int = 0
+    num_tokens: int = 0
+    num_calls: int = 0
+
+
+def untrained(name: str, count: int, size: int) -> tuple[Any, list[list[int]]]:
+    """Returns a language model with random weights in place of a run, and texts: random ids, three times each."""
+    import zoo
+    from zoo.registry import get_spec
+
+    model = zoo.create_model(name, vocab_size=50_257)
     model({"tokens": np.ones((1, 2), np.int32)})
     chance = np.random.default_rng(0)
-    return model, [np.tile(chance.integers(5, tokens, size // 3), 3).tolist() for _ in range(count)]
+    rows = [np.tile(chance.integers(5, 1_000, size // 3), 3).tolist() for _ in range(count)]
+    return SimpleNamespace(spec=get_spec(name), model=model, draft_model=None), rows
+
+
+def texts_of(run: Any, text: str, count: int, size: int) -> list[list[int]]:
+    """Returns the ids of `count` lines of a text, or for a language model of pieces of `size` characters."""
+    if run.spec.task == "seq2seq":
+        lines = [line for line in text.splitlines() if line.strip()]
+        return run.ids([lines[index] for index in _spread(len(lines), count)])
+    return run.tokenizers.text.encode([text[start : start + size] for start in _spread(len(text) - size, count)])
+
+
+def _spread(total: int, count: int) -> list[int]:
+    """Returns `count` of the numbers below `total` at regular distances, at most all."""
+    return [int(place) for place in np.linspace(0, total, min(count, total), endpoint=False)]
+
+
+def answers_of(run: Any, length: int, max_length: int | None) -> Callable[[Any], Any]:
+    """Returns a function that answers with drafts of one length."""
+    from zoo.decoding_options import GenerationOptions, TranslationOptions
+    from zoo.inference.generator import Generator
+
+    options: dict[str, Any] = {"draft_length": length}
+    if max_length is not None:
+        options["max_length"] = max_length
+    if run.spec.task == "seq2seq":
+        translator = run.translator(TranslationOptions(**options))
+        return lambda ids: translator({"source": ids})["ids"][:, 0]
+    generator = Generator(run.model, GenerationOptions(**options), draft=run.draft_model)
+    return lambda ids: generator({"prompt": ids})["ids"]
 
 
 def measure(
-    model: Any, rows: Sequence[Sequence[int]], lengths: Sequence[int], max_length: int, rounds: int
-) -> tuple[dict[int, list[float]], dict[int, int]]:
-    """Returns the seconds of each continuation, and the number of equal answers, by length of the drafts."""
+    run: Any, rows: Sequence[Sequence[int]], lengths: Sequence[int], max_length: int | None, rounds: int
+) -> dict[int, Drafted]:
+    """Returns the answers with drafts of each length."""
     import tensorflow as tf
 
-    from zoo.decoding_options import GenerationOptions
-    from zoo.inference.generator import Generator
+    num_calls = tf.Variable(0)
 
+    def counted(method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            num_calls.assign_add(1)
+            return method(*arguments, **options)
+
+        return call
+
+    for name in ("decode_step", "decode_steps"):
+        object.__setattr__(run.model, name, counted(getattr(run.model, name)))
     signature = [tf.TensorSpec([None, None], tf.int32)]
-    generators = {}
-    for length in lengths:
-        generator = Generator(model, GenerationOptions(draft_length=length, max_length=max_length))
-        generators[length] = tf.function(lambda ids, generator=generator: generator({"prompt": ids})["ids"], signature)
-    seconds: dict[int, list[float]] = {length: [] for length in lengths}
-    equal = dict.fromkeys(lengths, 0)
+    measured = {length: Drafted(tf.function(answers_of(run, length, max_length), signature)) for length in lengths}
+    num_read = 0 if run.spec.task == "seq2seq" else 1
     for row in rows:
-        prompt = tf.constant([row], tf.int32)
-        answers = {length: generate(prompt).numpy() for length, generate in generators.items()}
-        turns = take_turns({str(n): _timed(generate, prompt) for n, generate in generators.items()}, rounds, warm_up=0)
-        for length in lengths:
-            equal[length] += np.array_equal(answers[length], answers[lengths[0]])
-            seconds[length] += turns[str(length)]
-    return seconds, equal
+        ids, answers = tf.constant([row], tf.int32), {}
+        for length, drafted in measured.items():
+            before = int(num_calls)
+            answers[length] = drafted.answer(ids).numpy()
+            drafted.num_calls += int(num_calls) - before
+            drafted.num_tokens += np.count_nonzero(answers[length]) - num_read * len(row)
+            drafted.num_equal += np.array_equal(answers[length], answers[lengths[0]])
+        tasks = {str(length): _timed(drafted.answer, ids) for length, drafted in measured.items()}
+        turns = take_turns(tasks, rounds, warm_up=0)
+        for length, drafted in measured.items():
+            drafted.seconds += turns[str(length)]
+    return measured
 
 
-def _timed(generate: Callable[[Any], Any], prompt: Any) -> Callable[[], float]:
-    """Returns a function that returns the seconds of one continuation."""
+def _timed(answer: Callable[[Any], Any], ids: Any) -> Callable[[], float]:
+    """Returns a function that returns the seconds of one answer."""
 
     def seconds() -> float:
         begun = time.perf_counter()
-        generate(prompt)
+        answer(ids)
         return time.perf_counter() - begun
 
     return seconds
@@ -78,33 +134,40 @@ def _timed(generate: Callable[[Any], Any], prompt: Any) -> Callable[[], float]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
     parser = CommandParser("drafts", __doc__)
-    parser.add_argument("workdir", metavar="DIR", help="work directory of a language model, or untrained:NAME")
-    parser.add_argument("--text", type=Path, help="file with the text of which prompts are pieces")
-    parser.add_count("prompts", 12, "prompts")
-    parser.add_count("prompt_size", 60, "characters of a prompt, or tokens for untrained weights")
-    parser.add_count("max_length", None, "tokens of a text (those of the model)")
-    parser.add_count("rounds", 3, "turns for each prompt")
+    parser.add_argument("workdir", metavar="DIR", help="work directory, or untrained:NAME")
+    parser.add_argument("--text", type=Path, help="file with the texts to translate or to continue")
+    parser.add_argument("--draft", metavar="SMALL", help="work directory of the model that drafts (looked up)")
+    parser.add_count("texts", 12, "texts")
+    parser.add_count("prompt_size", 60, "characters of a text to continue, or tokens for untrained weights")
+    parser.add_count("max_length", None, "tokens of an answer (those of the model)")
+    parser.add_count("rounds", 3, "turns for each text")
     parser.add_argument("--lengths", default="0,2,4,8", help="lengths of drafts; the first is the reference")
     options = parser.parse_args(arguments)
-    untrained = options.workdir.startswith(UNTRAINED)
-    if options.text is None and not untrained:
+    if options.workdir.startswith(UNTRAINED):
+        name = options.workdir.removeprefix(UNTRAINED)
+        run, rows = untrained(name, options.texts, options.prompt_size)
+    elif options.text is None:
         parser.error("--text is required for a trained model")
-    text = "" if untrained else options.text.read_text(encoding="utf-8")
-    model, rows = prompts_of(options.workdir, text, options.prompts, options.prompt_size)
+    else:
+        import zoo
+
+        run = zoo.load(options.workdir, draft=options.draft)
+        rows = texts_of(run, options.text.read_text(encoding="utf-8"), options.texts, options.prompt_size)
     lengths = [int(length) for length in options.lengths.split(",")]
-    max_length = options.max_length or model.max_length
-    seconds, equal = measure(model, rows, lengths, max_length, options.rounds)
-    reference = statistics.median(seconds[lengths[0]])
+    measured = measure(run, rows, lengths, options.max_length, options.rounds)
+    reference = sum(measured[lengths[0]].seconds)
     cells = [
         (
             str(length),
-            f"{1000 * statistics.median(spent):,.0f} ms",
-            f"{reference / statistics.median(spent):.2f}×",
-            f"{equal[length]} of {len(rows)}",
+            f"{1000 * statistics.median(drafted.seconds):,.1f} ms",
+            f"{reference / sum(drafted.seconds):.2f}×",
+            f"{drafted.num_tokens / max(1, drafted.num_calls):.2f}",
+            f"{drafted.num_equal} of {len(rows)}",
         )
-        for length, spent in seconds.items()
+        for length, drafted in measured.items()
     ]
-    print(machine_and_commit(), *table(["drafted tokens", "median", "speed", "equal answers"], cells), sep="\n")
+    names = ["drafted tokens", "median", "speed of all", "tokens per call", "equal answers"]
+    print(machine_and_commit(), *table(names, cells), sep="\n")
     return 0
 
 

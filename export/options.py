@@ -9,7 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
-from zoo.decoding_options import GenerationOptions, TranslationOptions, check_ensemble, check_reranking, together
+from zoo.decoding_options import (
+    GenerationOptions,
+    TranslationOptions,
+    check_draft_search,
+    check_ensemble,
+    check_reranking,
+    together,
+)
 from zoo.errors import InputError
 from zoo.options import Option, Options, choice, flag, size, text
 from zoo.presets import workdir_path
@@ -17,6 +24,8 @@ from zoo.registry import get_spec
 from zoo.workdir import WorkDir
 
 DEFAULT_NBEST = 5
+DRAFT_LENGTH = 4
+"""The default of `draft_length` with a draft model."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +72,7 @@ class Seq2SeqExportOptions(ExportOptions, TranslationOptions):
             raise InputError("--shortlist and --xla cannot be combined: the shortlist differs between batches.")
         if self.rerank != "none" and self.xla:
             raise InputError("--rerank and --xla cannot be combined: XLA does not support strings.")
+        check_draft_search(self.draft_length, self.beam_size)
         if self.rerank != "none":
             check_reranking(self.rerank, self.beam_size)
 
@@ -119,6 +129,7 @@ class Export:
     ensemble: tuple[Path, ...] = ()
     source_language: str | None = None
     target_language: str | None = None
+    draft: Path | None = None
 
     @classmethod
     def resolve(
@@ -130,6 +141,7 @@ class Export:
         ensemble: Sequence[str | os.PathLike[str]] = (),
         source_language: str | None = None,
         target_language: str | None = None,
+        draft: str | os.PathLike[str] | None = None,
         **options: Any,
     ) -> Self:
         """Returns the export for the arguments of `export.saved_model.export_saved_model`; options may be strings."""
@@ -142,7 +154,14 @@ class Export:
         for name in requested:
             if name not in declared:
                 raise InputError(f"--{name} is not an option of {spec.task} models such as {spec.name}.")
-        resolved = TASK_OPTIONS[spec.task](**{name: declared[name].read(name, requested[name]) for name in requested})
+        if draft is not None:
+            if "draft_length" not in declared:
+                raise InputError(f"--draft is not an option of {spec.task} models such as {spec.name}.")
+            requested.setdefault("draft_length", DRAFT_LENGTH)
+        requested = {name: declared[name].read(name, value) for name, value in requested.items()}
+        resolved = TASK_OPTIONS[spec.task](**requested)
+        if draft is not None and not requested["draft_length"]:
+            raise InputError("--draft requires a --draft_length of 1 or more. Received: draft_length=0.")
         if "num_batch_threads" in requested and not resolved.dynamic_batching:
             raise InputError("--num_batch_threads requires --dynamic_batching.")
         if version is not None and version < 1:
@@ -150,7 +169,8 @@ class Export:
         if version is not None and (base / str(version)).exists():
             raise version_exists(base / str(version))
         languages = (source_language, target_language)
-        return cls(path, base, version, check, resolved, tuple(map(workdir_path, ensemble)), *languages)
+        drafting = None if draft is None else workdir_path(draft)
+        return cls(path, base, version, check, resolved, tuple(map(workdir_path, ensemble)), *languages, drafting)
 
 
 def version_exists(path: Path) -> InputError:

@@ -32,6 +32,7 @@ def export_saved_model(
     ensemble: Sequence[str | os.PathLike[str]] = (),
     source_language: str | None = None,
     target_language: str | None = None,
+    draft: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> Path:
     """Writes the SavedModel of a work directory and returns its folder, `output/version`.
@@ -46,13 +47,15 @@ def export_saved_model(
         source_language: For a multilingual translator, the code of the language of sources, which is fixed in the
             version. Default: that of the work directory.
         target_language: The code of the language of translations, likewise.
+        draft: The work directory of a smaller model that drafts tokens for this one, see `zoo.load`; the option
+            `draft_length` is then 4 by default.
         **options: Options of the model's task, see `export.options`; `None` is the default.
 
     Raises:
         InputError: For a bad work directory, base path or option, a version that exists, or outputs that differ.
     """
     languages = (source_language, target_language)
-    return write_export(Export.resolve(workdir, output, version, check, ensemble, *languages, **options))
+    return write_export(Export.resolve(workdir, output, version, check, ensemble, *languages, draft, **options))
 
 
 def write_export(export: Export, report: Callable[[str], None] = lambda line: None) -> Path:
@@ -77,7 +80,8 @@ def write_export(export: Export, report: Callable[[str], None] = lambda line: No
         from export.graph.warmup import write_warmup
         from zoo.inference import load_run
 
-    run = load_run(together(export.workdir, export.ensemble), export.source_language, export.target_language)
+    models = together(export.workdir, export.ensemble)
+    run = load_run(models, export.source_language, export.target_language, export.draft)
     graph = model_graph(run, export.options)
     for line in shortlist_notes(run, graph.options):
         print(line, file=sys.stderr)
@@ -145,6 +149,12 @@ def _parse(argv: Sequence[str] | None) -> Namespace:
     )
     add_ensemble(parser)
     add_languages(parser)
+    parser.add_argument(
+        "--draft",
+        metavar="DIR",
+        help="work directory of a smaller Transformer with the same tokenizers, which drafts --draft_length tokens (4) "
+        "for this one to confirm by one call; answers of greedy search and samples stay the same",
+    )
     for name, option, meaning in option_rows():
         shown = meaning.replace("%", "%%")
         if option.kind is bool:

@@ -34,7 +34,7 @@ MEASUREMENTS = {
     "decoding": (decoding, ["--contestant", "zoo, in", "--threads", "1", *ONCE], ["| greedy | zoo, in parts |"]),
     "drafts": (
         drafts,
-        ["untrained:causal_lm_tiny", *("--prompts", "1", "--prompt_size", "12", "--max_length", "30", "--rounds", "1")],
+        ["untrained:causal_lm_tiny", *("--texts", "1", "--prompt_size", "12", "--max_length", "30", "--rounds", "1")],
         ["| 0 | ", "| 1 of 1 |"],
     ),
     "shortlist": (shortlist, ONCE, ["student_tiny` | 60 | greedy", "student_tiny` | 60 | beam 5"]),

@@ -45,6 +45,7 @@ def load(
     path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     source_language: str | None = None,
     target_language: str | None = None,
+    draft: str | os.PathLike[str] | None = None,
 ) -> Any:
     """Returns the trained model of a work directory, a `zoo.inference.Run` of its task.
 
@@ -54,13 +55,16 @@ def load(
         source_language: Of a translator of many languages, such as NLLB, the code of that of sources. Default: that of
             the work directory.
         target_language: The code of that of translations, likewise.
+        draft: The work directory of a smaller Transformer with the same tokenizers, which drafts tokens for this one
+            (speculative decoding, see `draft_length` in `zoo.decoding_options`). The answers stay the same.
 
     Raises:
         InputError: (a `ValueError`) If it is none, or its training has not finished; work directories that cannot be
-            an ensemble; or a language that the model does not have.
+            an ensemble; a language that the model does not have; or a model that cannot draft for this one.
     """
     paths = workdir_path(path) if isinstance(path, str | os.PathLike) else [workdir_path(each) for each in path]
-    return importlib.import_module("zoo.inference").load_run(paths, source_language, target_language)
+    drafting = None if draft is None else workdir_path(draft)
+    return importlib.import_module("zoo.inference").load_run(paths, source_language, target_language, drafting)
 
 
 def load_model(path: str | os.PathLike[str]) -> Any:

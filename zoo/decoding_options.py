@@ -90,6 +90,15 @@ def check_ensemble(paths: Sequence[str | os.PathLike[str]]) -> None:
             )
 
 
+def check_draft_search(draft_length: int, beam_size: int) -> None:
+    """Raises InputError if tokens are to be drafted for beam search."""
+    if draft_length and beam_size > 1:
+        raise InputError(
+            f"`draft_length` requires greedy search, beam_size=1. Received: draft_length={draft_length}, "
+            f"beam_size={beam_size}."
+        )
+
+
 def check_drafts(draft_length: int, model: Any, **others: Any) -> None:
     """Raises InputError if tokens are to be drafted, and the model or other options, which must be 0, prevent that."""
     if not draft_length:
@@ -153,16 +162,13 @@ class TranslationOptions(Options):
     draft_length: int = count(
         0,
         "Number of tokens that greedy search drafts, by looking up the last tokens in the translation so far (and in "
-        "the source, if both have one vocabulary), and confirms by one call of the model; 0 for none. Translations "
-        "stay the same; it is faster for single texts that repeat themselves or their source.",
+        "the source, if both have one vocabulary) or by a draft model, and confirms by one call of the model; 0 for "
+        "none. Translations stay the same; it is faster for single texts, if they repeat themselves or their source, "
+        "or the draft model is often right.",
     )
 
     def check(self) -> None:
-        if self.draft_length and self.beam_size > 1:
-            raise InputError(
-                f"`draft_length` requires greedy search, beam_size=1. Received: draft_length={self.draft_length}, "
-                f"beam_size={self.beam_size}."
-            )
+        check_draft_search(self.draft_length, self.beam_size)
         if self.nbest is not None and self.nbest > self.beam_size:
             raise InputError(f"`nbest` must be from 1 to `beam_size`, {self.beam_size}. Received: nbest={self.nbest}.")
 
@@ -227,8 +233,9 @@ class GenerationOptions(Options):
     )
     draft_length: int = count(
         0,
-        "Number of tokens to draft, by looking up the last tokens in the text so far, and to confirm by one call of "
-        "the model; 0 for none. Texts stay the same; it is faster for single texts that are long or repeat themselves.",
+        "Number of tokens to draft, by looking up the last tokens in the text so far or by a draft model, and to "
+        "confirm by one call of the model; 0 for none. Texts stay the same; it is faster for single texts, if they are "
+        "long or repeat themselves, or the draft model is often right.",
     )
 
     def resolved(self, model: Any) -> Self:

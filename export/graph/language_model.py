@@ -22,7 +22,7 @@ class LanguageModelGraph(ModelGraph):
 
     def __init__(self, run: LanguageModelRun, options: LanguageModelExportOptions):
         super().__init__(run, options)
-        self._generator = Generator(run.model, self.options.decoding())
+        self._generator = Generator(run.model, self.options.decoding(), draft=run.draft_model)
         self._fixed_generator = Generator(run.model, self.options.decoding(), resizes=False)
         self.scorer = TextScorer(run.model)
         self.token_scorer = TokenScorer(self.scorer)
@@ -148,7 +148,7 @@ def sample(
         # Values near zero select the most probable token.
         temperature=tf.maximum(temperature, 1e-4),
         top_p=tf.maximum(top_p, 1e-6),
-        drafts=drafts(graph.model, batch_size, graph.options.draft_length),
+        drafts=drafts(graph.model, batch_size, graph.options.draft_length, graph.draft),
     )
     return {"text": graph.continuation(prompt, ids)}
 

@@ -46,18 +46,20 @@ class ModelGraph:
 
     Attributes:
         model: The Keras model.
+        draft: The model that drafts tokens, or `None`; see `zoo.inference.Run.with_draft`.
         options: The options of the export, resolved.
         tokenizers: The tokenizers in the graph, by name.
         weights: The variables that hold the weights.
-        reading_weights: Returns a context in which the model reads its weights from these variables.
+        reading_weights: Returns a context in which the models read their weights from these variables.
         max_ids: Maximum number of ids of a text.
     """
 
     max_ids: int
 
     def __init__(self, run: Run, options: ExportOptions):
-        self.model, self.options = run.model, options.resolved(run.model)
-        self.weights, self.reading_weights = store_weights(run.model, options.weights)
+        self.model, self.draft, self.options = run.model, run.draft_model, options.resolved(run.model)
+        models = [self.model] if self.draft is None else [self.model, self.draft]
+        self.weights, self.reading_weights = store_weights(models, options.weights)
         self.tokenizers: dict[str, TokenizerGraph] = {
             name: tokenizer_graph(tokenizer) for name, tokenizer in run.tokenizer_files().items()
         }

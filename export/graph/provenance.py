@@ -25,15 +25,16 @@ def write_provenance(folder: Path, run: Run, options: ExportOptions) -> None:
     if len(run.members) > 1:
         pairs = zip(_names(run), run.members, strict=True)
         record["ensemble"] = [{"name": name, "model": member.config["model"]} for name, member in pairs]
+    if run.draft is not None:
+        record["draft"] = {"name": run.draft.path.resolve().name, "model": run.draft.config["model"]}
     path = folder / _FOLDER / _FILE
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     card = WorkDir(run.path).model_card
     text = card.read_text(encoding="utf-8") if card.is_file() else f"# {run.spec.name}\n"
-    version = (
-        _members(run) + _weights(text, run, options) + "".join(f"- {line}\n" for line in shortlist_notes(run, options))
-    )
-    path.with_name(card.name).write_text(f"{text}\n## This version\n\n{version}", encoding="utf-8")
+    version = [_members(run), _draft(run), _weights(text, run, options)]
+    version += [f"- {line}\n" for line in shortlist_notes(run, options)]
+    path.with_name(card.name).write_text(f"{text}\n## This version\n\n{''.join(version)}", encoding="utf-8")
 
 
 def _members(run: Run) -> str:
@@ -41,6 +42,13 @@ def _members(run: Run) -> str:
     if len(run.members) == 1:
         return ""
     return f"- An ensemble of {len(run.members)}: {', '.join(_names(run))}; the above is of the first\n"
+
+
+def _draft(run: Run) -> str:
+    """Returns a line on the model that drafts tokens; empty without one."""
+    if run.draft is None:
+        return ""
+    return f"- Tokens are drafted by {run.draft.path.resolve().name}, a {run.draft.spec.name}\n"
 
 
 def _names(run: Run) -> list[str]:

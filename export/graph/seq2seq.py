@@ -45,7 +45,8 @@ class Seq2SeqGraph(ModelGraph):
             self.weights += [shortlist.translations, shortlist.rank]
 
         def translator(nbest: int, **options: Any) -> Translator:
-            return Translator(run.model, self.options.decoding(nbest), shortlist=shortlist, **options)
+            decoding = self.options.decoding(nbest)
+            return Translator(run.model, decoding, shortlist=shortlist, draft=run.draft_model, **options)
 
         self._translator = translator(1 if self.options.rerank == "none" else self.options.beam_size)
         self._fixed_translator = translator(1, resizes=False)

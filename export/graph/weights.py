@@ -1,6 +1,6 @@
 """Stores the weights of an exported model, and lets its graph read them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -11,8 +11,8 @@ from zoo.models.shared.embeddings import layers_of_steps
 from zoo.stored_weights import is_large_matrix, restored, rounded
 
 
-def store_weights(model: keras.Model, kind: str = "float32") -> tuple[list[tf.Variable], Callable[[], Any]]:
-    """Returns variables with a model's weights, and a function that returns a context in which the model reads them.
+def store_weights(models: Sequence[keras.Model], kind: str = "float32") -> tuple[list[tf.Variable], Callable[[], Any]]:
+    """Returns variables with the weights of models, and a function that returns a context in which these read them.
 
     With `"bfloat16"` or `"int8"`, large matrices are stored in that type, in half or a quarter of the space (see
     `zoo.stored_weights`); the graph converts them to float32 once per call. With `"float32"`, tensors for decoding
@@ -20,17 +20,17 @@ def store_weights(model: keras.Model, kind: str = "float32") -> tuple[list[tf.Va
     the logits, and the concatenated query, key and value projections of self-attention.
     """
     if kind == "float32":
-        layers = layers_of_steps(model)
+        layers = [layer for model in models for layer in layers_of_steps(model)]
         constants = keras.tree.map_structure(
             lambda tensor: None if tensor is None else tf.Variable(tensor, trainable=False),
             [layer.constant() for layer in layers],
         )
-        held = [variable.value for variable in model.variables]
+        held = [variable.value for model in models for variable in model.variables]
         held += [variable for variable in keras.tree.flatten(constants) if variable is not None]
         return held, lambda: computed_constants(layers, constants)
     stored: list[tf.Variable] = []
     matrices: list[tuple[keras.Variable, tf.Variable, tf.Variable | None]] = []
-    for variable in model.variables:
+    for variable in [variable for model in models for variable in model.variables]:
         if is_large_matrix(variable):
             parts = rounded(variable, kind)
             values, scale = (None if part is None else tf.Variable(part, trainable=False) for part in parts)

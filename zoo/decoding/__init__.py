@@ -15,13 +15,14 @@ from zoo.decoding.beam_rules import BEAM_RULES, beam_search
 from zoo.decoding.constraints import Constraints, SpecialIds, sequence_log_prob, token_log_probs
 from zoo.decoding.counter_based_random import uniform
 from zoo.decoding.greedy_and_sampling import greedy_search, sample
-from zoo.decoding.speculative import Drafts
+from zoo.decoding.speculative import DraftModel, Drafts
 from zoo.decoding.while_loops import can_resize
 from zoo.row_selection import repeat_rows
 
 __all__ = [
     "BEAM_RULES",
     "Constraints",
+    "DraftModel",
     "Drafts",
     "SpecialIds",
     "beam_search",

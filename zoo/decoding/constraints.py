@@ -112,7 +112,7 @@ class Constraints:
         starts = max(starts, 0) if isinstance(starts, int) else ops.maximum(starts, 0)
         matches = ops.broadcast_to((ops.arange(starts) + size - 1 < index)[None], (num_rows, starts))
         for offset in range(size - 1):
-            last = ops.take(ids, ops.maximum(index - size + 1 + offset, 0), axis=1)
+            last = take(ids, ops.maximum(index - size + 1 + offset, 0), axis=1)
             matches = ops.logical_and(matches, ops.equal(ids[:, offset : offset + starts], last[:, None]))
         # The banned tokens, or padding, which is always banned.
         banned = ops.where(matches, ids[:, size - 1 :], self.special.pad)

@@ -10,7 +10,8 @@ from zoo.decoding.constraints import Constraints, ban_special
 from zoo.decoding.search import Rows
 from zoo.decoding.single_sequence import Choice, SingleSequenceSearch
 from zoo.decoding.top_k import argmax
-from zoo.row_selection import take_per_row
+from zoo.decoding.while_loops import while_loop
+from zoo.row_selection import take, take_per_row
 
 MIN_NGRAM = 2
 MAX_NGRAM = 3
@@ -38,7 +39,7 @@ def look_up(history: Any, length: Any, num_tokens: int) -> tuple[Any, Any]:
     places = ops.arange(size, dtype="int32")
     matches, matched = [], ops.less(places, length - 1)[None]
     for offset in range(MAX_NGRAM):
-        last = ops.take(history, ops.maximum(length - 1 - offset, 0), axis=1)[:, None]
+        last = take(history, ops.maximum(length - 1 - offset, 0), axis=1)[:, None]
         before = ops.pad(history, ((0, 0), (offset, 0)))[:, :size]  # the token `offset` places before each
         equal = ops.logical_and(ops.equal(before, last), ops.logical_and(places >= offset, length > offset))
         matched = ops.logical_and(matched, equal)
@@ -53,10 +54,30 @@ def look_up(history: Any, length: Any, num_tokens: int) -> tuple[Any, Any]:
 
 
 @dataclasses.dataclass(frozen=True)
+class DraftModel:
+    """A model that drafts tokens, much faster than the one that confirms them.
+
+    Args:
+        read: Function that returns logits for the token after several ones, [R, V], and the new state, from tokens
+            [R, T], T ≥ 1, the state and the memory.
+        rewind: See `Drafts`.
+        state: The state before the first token.
+        memory: Constant inputs of `read`, nested tensors with the batch axis first.
+        reads_start: Whether the first token that it reads is the start token, or else the first one of the prompt.
+    """
+
+    read: Callable[[Any, Any, Any], tuple[Any, Any]]
+    rewind: Callable[[Any, Any], Any]
+    state: Any
+    memory: Any
+    reads_start: bool = True
+
+
+@dataclasses.dataclass(frozen=True)
 class Drafts:
     """How a search drafts several tokens and confirms them by one call of the model.
 
-    All rows advance together, so drafts help with few rows, and with outputs that repeat their context.
+    All rows advance together, so drafts help with few rows.
 
     Args:
         steps: Function that returns logits after each token, [R, T, V], and the new state, from tokens [R, T], the
@@ -65,6 +86,7 @@ class Drafts:
             scalar.
         length: Number of tokens to draft, at least 1.
         context: Tokens in which drafts are looked up besides the prompt and the output, int32 [B, C], such as sources.
+        model: The `DraftModel` that drafts them instead; `None` to look them up.
 
     Reference:
         Stern et al. 2018, section 3, https://arxiv.org/abs/1811.03115;
@@ -75,6 +97,7 @@ class Drafts:
     rewind: Callable[[Any, Any], Any]
     length: int
     context: Any
+    model: DraftModel | None = None
 
 
 class SpeculativeSearch(SingleSequenceSearch):
@@ -82,7 +105,8 @@ class SpeculativeSearch(SingleSequenceSearch):
 
     The tokens of prompts are drafts, too. All sentences advance by the same number of tokens, the smallest number
     confirmed for an unfinished sentence. Random choices depend only on the row and the position (see `sample`), so that
-    drafts do not change them.
+    drafts do not change them, and a draft model that makes the same choices from similar probabilities is often
+    confirmed.
 
     Args:
         choose: See `SingleSequenceSearch`.
@@ -98,7 +122,15 @@ class SpeculativeSearch(SingleSequenceSearch):
     def initial_rows(self, batch: Any) -> Rows:
         return {**super().initial_rows(batch), "context": self.drafts.context}
 
-    def _draft(self, index: Any, rows: Rows) -> Any:
+    def run(self, state: Any, memory: Any) -> Rows:
+        """See `Search`; with a draft model, states and memories of both models are kept side by side."""
+        model = self.drafts.model
+        if model is None:
+            return super().run(state, memory)
+        state = {"model": state, "draft": model.state, "num_read": ops.cast(not model.reads_start, "int32")}
+        return super().run(state, {"model": memory, "draft": model.memory})
+
+    def _look_up(self, index: Any, rows: Rows) -> Any:
         """Returns drafted tokens, int32 [B, k]: prompts and what `look_up` finds; k is 0 if a row has no draft."""
         history = ops.concatenate([rows["context"], rows["ids"]], axis=1)
         tokens, is_drafted = look_up(history, ops.shape(rows["context"])[1] + index, self.drafts.length)
@@ -108,14 +140,72 @@ class SpeculativeSearch(SingleSequenceSearch):
             prompt, in_prompt = self.constraints.prompt_tokens(_with_positions(rows), positions)
             tokens = ops.where(in_prompt, prompt, tokens)
             is_drafted = ops.logical_or(is_drafted, in_prompt[:, 0])
-        length = ops.minimum(self.drafts.length, self.constraints.room - index - 1)
-        return tokens[:, : ops.where(ops.all(is_drafted), length, 0)]
+        return tokens[:, : ops.where(ops.all(is_drafted), self._longest_draft(index), 0)]
+
+    def _longest_draft(self, index: Any) -> Any:
+        """Returns the number of tokens that may be drafted: one less than there is room for after `index` tokens."""
+        return ops.minimum(self.drafts.length, self.constraints.room - index - 1)
+
+    def _predict(self, model: DraftModel, index: Any, rows: Rows, state: Any, memory: Any) -> tuple[Any, Any]:
+        """Returns tokens drafted by a model, int32 [B, k], and its state and number of tokens read.
+
+        It first reads the tokens chosen since its last draft. k is smaller than the longest draft if all rows end.
+        """
+        longest = self._longest_draft(index)
+
+        def choose(logits: Any, count: Any) -> tuple[Any, Any]:
+            chosen, _, ends = self._choose(logits[:, None], rows, ops.reshape(index + count, (1,)))
+            return chosen, ends[:, 0]
+
+        def extend(loop: Rows) -> Rows:
+            last = take(loop["tokens"], loop["count"] - 1, axis=1)
+            logits, state = model.read(last[:, None], loop["state"], memory)
+            chosen, ends = choose(logits, loop["count"])
+            tokens = ops.where(ops.equal(places, loop["count"]), chosen, loop["tokens"])
+            return {
+                "count": loop["count"] + 1,
+                "tokens": tokens,
+                "ended": ops.logical_or(loop["ended"], ends),
+                "state": state,
+            }
+
+        places = ops.arange(self.drafts.length, dtype="int32")
+        start = ops.full_like(rows["ids"][:, :1], self.special.start)
+        unread = ops.concatenate([start, rows["ids"]], axis=1)[:, state["num_read"] : index + 1]
+        logits, draft_state = model.read(unread, state["draft"], memory)
+        chosen, ends = choose(logits, 0)
+        loop = {
+            "count": ops.ones((), dtype="int32"),
+            "tokens": ops.where(ops.equal(places, 0), chosen, self.special.pad),
+            "ended": ops.logical_or(rows["finished"], ends),
+            "state": draft_state,
+        }
+        loop = while_loop(
+            lambda loop: ops.logical_and(loop["count"] < longest, ops.logical_not(ops.all(loop["ended"]))),
+            extend,
+            loop,
+            resizes=True,
+        )
+        tokens = loop["tokens"][:, : ops.minimum(loop["count"], longest)]
+        return tokens, {"draft": loop["state"], "num_read": index + loop["count"]}
 
     def _body(self, loop: Rows, memory: Any) -> Rows:
-        index, rows = loop["index"], loop["rows"]
-        drafted = self._draft(index, rows)
+        index, rows, state, model = loop["index"], loop["rows"], loop["state"], self.drafts.model
+        if model is None:
+            drafted = self._look_up(index, rows)
+            count, changes, state = self._confirm(drafted, index, rows, state, memory)
+        else:
+            drafted, read = self._predict(model, index, rows, state, memory["draft"])
+            count, changes, state = self._confirm(drafted, index, rows, state["model"], memory["model"])
+            num_read = ops.minimum(read["num_read"], index + count)
+            draft_state = model.rewind(read["draft"], read["num_read"] - num_read)
+            state = {"model": state, "draft": draft_state, "num_read": num_read}
+        return {"index": index + count, "rows": {**rows, **changes}, "state": state}
+
+    def _confirm(self, drafted: Any, index: Any, rows: Rows, state: Any, memory: Any) -> tuple[Any, Rows, Any]:
+        """Returns the number of tokens by which all rows advance, the changed variables of rows, and the state."""
         tokens = ops.concatenate([rows["last"][:, None], drafted], axis=1)
-        logits, state = self.step(tokens, loop["state"], memory)
+        logits, state = self.step(tokens, state, memory)
         columns = ops.arange(ops.shape(tokens)[1], dtype="int32")
         chosen, log_probs, ends = self._choose(logits, rows, index + columns)
 
@@ -131,15 +221,14 @@ class SpeculativeSearch(SingleSequenceSearch):
         counted = ops.logical_and(columns < count, ops.logical_not(has_ended))
         source = self.columns - index
         is_new = ops.logical_and(source >= 0, source < count)
-        spread = ops.take(written, ops.clip(source, 0, ops.shape(tokens)[1] - 1), axis=1)
+        spread = take(written, ops.clip(source, 0, ops.shape(tokens)[1] - 1), axis=1)
         changes = {
             "ids": ops.where(is_new, spread, rows["ids"]),
-            "last": ops.take(written, count - 1, axis=1),
+            "last": take(written, count - 1, axis=1),
             "log_prob": rows["log_prob"] + ops.sum(ops.where(counted, log_probs, 0.0), axis=1),
             "finished": ops.logical_or(rows["finished"], ops.any(ops.logical_and(ends > 0, columns < count), axis=1)),
         }
-        state = self.drafts.rewind(state, ops.shape(tokens)[1] - count)
-        return {"index": index + count, "rows": {**rows, **changes}, "state": state}
+        return count, changes, self.drafts.rewind(state, ops.shape(tokens)[1] - count)
 
     def _choose(self, logits: Any, rows: Rows, positions: Any) -> tuple[Any, Any, Any]:
         """Returns tokens chosen from logits [B, T, V] at positions [T], their log probabilities, and which are ends.

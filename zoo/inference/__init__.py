@@ -49,6 +49,7 @@ def load_run(
     path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     source_language: str | None = None,
     target_language: str | None = None,
+    draft: str | os.PathLike[str] | None = None,
 ) -> Run:
     """Returns the run of a work directory, of the class of its task, or the ensemble of a list of them.
 
@@ -56,6 +57,7 @@ def load_run(
         path: The work directory, or a list of them.
         source_language: See `Seq2SeqRun.with_languages`.
         target_language: See `Seq2SeqRun.with_languages`.
+        draft: The work directory of a model that drafts tokens, see `Run.with_draft`.
 
     Raises:
         InputError: If it is not a work directory, or its training has not finished; and see `EnsembleRun`.
@@ -66,8 +68,8 @@ def load_run(
         if code is not None and not isinstance(run, Seq2SeqRun):
             raise InputError(f"--{name} is for seq2seq models; {path} is a {run.spec.task} model. Received: {code}.")
     if isinstance(run, Seq2SeqRun) and (source_language, target_language) != (None, None):
-        return run.with_languages(source_language, target_language)
-    return run
+        run = run.with_languages(source_language, target_language)
+    return run if draft is None else run.with_draft(load_run(draft, source_language, target_language))
 
 
 def load_model(path: str | os.PathLike[str]) -> keras.Model:

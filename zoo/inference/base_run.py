@@ -1,9 +1,10 @@
 """The base class of the runs of all tasks."""
 
+import copy
 import operator
 import os
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Self
 
 import keras
 import numpy as np
@@ -12,6 +13,7 @@ from zoo.errors import InputError
 from zoo.explorer import Page, View
 from zoo.inference.answers import TextAttention
 from zoo.inference.comparison import Comparison, compare_word
+from zoo.inference.decoders import check_draft
 from zoo.inference.predictor import Predictor
 from zoo.options import Option
 from zoo.registry import ModelSpec, create_model, get_spec
@@ -41,6 +43,7 @@ class Run:
         spec: The `ModelSpec`.
         path: The work directory.
         tokenizers: A named tuple of the tokenizers.
+        draft: The run of the model that drafts tokens, see `with_draft`; or `None`.
 
     Args:
         path: The work directory.
@@ -50,6 +53,7 @@ class Run:
     """
 
     tokenizers_type: type[Any]
+    draft: "Run | None" = None
 
     def __init__(self, path: str | os.PathLike[str]):
         workdir = WorkDir(path)
@@ -119,6 +123,39 @@ class Run:
     def reloaded(self) -> "Run":
         """Loads the run again from its files, with separate weights."""
         return type(self)(self.path)
+
+    def with_draft(self, draft: "Run") -> Self:
+        """Returns a run with the same model, whose tokens another one drafts if the option `draft_length` is not 0.
+
+        Greedy answers and samples stay the same. They come sooner if the draft model is much faster and often right,
+        such as a student with one layer that was trained on the answers of this model (see `training.distill`).
+
+        Args:
+            draft: The run of a Transformer of the same task with the same tokenizers.
+
+        Raises:
+            InputError: If it cannot draft tokens for this model.
+        """
+        if self.spec.task not in ("seq2seq", "language_model") or draft.spec.task != self.spec.task:
+            raise InputError(
+                "A draft model is for translators and language models, and must be of the same task. "
+                f"Received: {draft.path}, a {draft.spec.task} model, for {self.path}, a {self.spec.task} model."
+            )
+        identities = [[tokenizer.identity() for tokenizer in run.tokenizers] for run in (self, draft)]
+        if identities[0] != identities[1]:
+            raise InputError(
+                f"{draft.path} cannot draft for {self.path}, because their tokenizers differ. Train it on the same "
+                "data, or with --init_from."
+            )
+        check_draft(draft.model, self.model)
+        run = copy.copy(self)
+        run.draft, run._predictors = draft, {}
+        return run
+
+    @property
+    def draft_model(self) -> keras.Model | None:
+        """The model that drafts tokens, or `None`."""
+        return None if self.draft is None else self.draft.model
 
     def tokenizer_files(self) -> dict[str, Tokenizer]:
         """Returns the tokenizers by the name of their file."""

@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from zoo import decoding
+from zoo.errors import InputError
 from zoo.models.shared.embeddings import weights_of_steps
 from zoo.vocabulary import END, PAD, START
 
@@ -27,20 +28,43 @@ class Wrapper(keras.Model):
         self.built = True
 
 
+def check_draft(draft: Any, model: Any) -> None:
+    """Raises InputError unless one model can draft tokens for another one, given that their tokenizers are the same."""
+    names = ("vocab_size", "source_vocab_size", "target_vocab_size", "start_symbol")
+    for name in names:
+        needed, found = getattr(model, name, None), getattr(draft, name, None)
+        if needed != found:
+            raise InputError(f"A draft model must have the `{name}` of the model, {needed}. Received: {name}={found}.")
+    if not draft.can_rewind:
+        raise InputError(
+            "A draft model must be a Transformer whose decoder keeps the keys and values of all positions. "
+            f"Received: {type(draft).__name__}."
+        )
+
+
 class Decoder(Wrapper):
-    """Base of `Translator` and `Generator`; a subclass sets `options_class` and overrides `search`."""
+    """Base of `Translator` and `Generator`; a subclass sets `options_class` and overrides `search`.
+
+    Attributes:
+        draft: The model that drafts tokens; `None` if the options or fixed sizes exclude it.
+    """
 
     options_class: type[Any]
 
-    def __init__(self, model: keras.Model, options: Any = None, resizes: bool | None = None) -> None:
+    def __init__(
+        self, model: keras.Model, options: Any = None, resizes: bool | None = None, draft: keras.Model | None = None
+    ) -> None:
         super().__init__(model)
         self.options = (options or self.options_class()).resolved(model)
         self.resizes = decoding.can_resize() if resizes is None else resizes
+        self.draft = draft if self.options.draft_length and self.resizes else None
+        if self.draft is not None:
+            check_draft(self.draft, model)
 
     def search(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        """Returns the result of a call; runs in the context `weights_of_steps` of the model."""
+        """Returns the result of a call; runs in the context `weights_of_steps` of the models."""
         raise NotImplementedError(f"{type(self).__name__} must override `search`.")
 
     def call(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        with weights_of_steps(self.model):
+        with weights_of_steps(self.model, *([] if self.draft is None else [self.draft])):
             return self.search(inputs)

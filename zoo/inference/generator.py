@@ -7,6 +7,7 @@ from keras import ops
 
 from zoo import decoding
 from zoo.decoding_options import GenerationOptions
+from zoo.errors import InputError
 from zoo.inference.decoders import TOKENS, Decoder, Wrapper, shifted
 from zoo.vocabulary import PAD, START
 
@@ -38,15 +39,28 @@ def read_prompts(model: Any, state: Any, constraints: decoding.Constraints) -> t
     return state, dataclasses.replace(constraints, num_begun=shortest)
 
 
-def drafts(model: Any, batch: Any, length: int) -> decoding.Drafts | None:
-    """Returns the drafts of a language model, which are looked up in prompts and answers; `None` for length 0."""
+def drafts(model: Any, batch: Any, length: int, draft: Any = None) -> decoding.Drafts | None:
+    """Returns the drafts for a language model, `None` for length 0.
+
+    They are those of the model `draft`, if there is one, or else looked up in prompts and answers.
+    """
     if not length:
         return None
+    draft_model = None
+    if draft is not None:
+        draft_model = decoding.DraftModel(
+            lambda tokens, state, memory: draft.prefill(tokens, state),
+            draft.rewind,
+            draft.initial_state(batch),
+            memory={},
+            reads_start=draft.start_symbol,
+        )
     return decoding.Drafts(
         lambda tokens, state, memory: model.decode_steps(tokens, state),
         model.rewind,
         length,
         context=ops.zeros((batch, 0), dtype="int32"),
+        model=draft_model,
     )
 
 
@@ -85,6 +99,8 @@ class Generator(Decoder):
         model: A `LanguageModel`.
         options: The decoding options, a `GenerationOptions`. Default: with all defaults.
         resizes: Whether finished rows leave the loop; see `zoo.decoding`. Default: if the backend supports it.
+        draft: A `LanguageModel` with the same tokens that drafts them, if the option `draft_length` is not 0 and
+            finished rows leave the loop. Default: they are looked up.
 
     Call arguments:
         inputs: Dict with `prompt` [B, P], int32, padded with 0 at the end, P from 1 to `max_length`; for sampling, also
@@ -97,11 +113,19 @@ class Generator(Decoder):
         options: The options, resolved for the model.
 
     Raises:
-        InputError: If the model does not support the options.
+        InputError: If the model or the draft model does not support the options.
     """
 
     options: GenerationOptions
     options_class = GenerationOptions
+
+    def __init__(self, model: Any, options: Any = None, resizes: bool | None = None, draft: Any = None) -> None:
+        super().__init__(model, options, resizes, draft)
+        if self.draft is not None and self.options.max_length > self.draft.max_length:
+            raise InputError(
+                f"`max_length` must be at most {self.draft.max_length}, that of the draft model. "
+                f"Received: max_length={self.options.max_length}."
+            )
 
     def search(self, inputs: dict[str, Any]) -> dict[str, Any]:
         options, prompt = self.options, inputs["prompt"]
@@ -115,7 +139,7 @@ class Generator(Decoder):
             "state": state,
             "constraints": limited,
             "resizes": self.resizes,
-            "drafts": drafts(self.model, batch, options.draft_length) if self.resizes else None,
+            "drafts": drafts(self.model, batch, options.draft_length, self.draft) if self.resizes else None,
         }
         if options.temperature:
             draws: dict[str, Any] = {"temperature": options.temperature, "top_k": options.top_k, "top_p": options.top_p}

@@ -143,7 +143,7 @@ class LanguageModelRun(Run):
             numbers = np.resize(indices, len(batch)).astype("int32")
             return {"prompt": batch, "seed": np.full_like(numbers, seed), "row": numbers}
 
-        generator = self._predictor(request, lambda: Generator(self.model, request))
+        generator = self._predictor(request, lambda: Generator(self.model, request, draft=self.draft_model))
         outputs = self._predict(generator, _never_empty(rows), batch_size, inputs, limit)
         return [
             Continuation(self._text_after(len(row), output["ids"].tolist()), float(output["log_prob"]))

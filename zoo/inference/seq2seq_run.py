@@ -127,7 +127,8 @@ class Seq2SeqRun(Run):
         Raises:
             InputError: If the model does not support the options.
         """
-        return Translator(self.model, options, resizes, self.shortlist if options.shortlist else None)
+        shortlist = self.shortlist if options.shortlist else None
+        return Translator(self.model, options, resizes, shortlist, self.draft_model)
 
     def translate(
         self, texts: Sequence[str], prefixes: Sequence[str] | None = None, batch_size: int = 64, **options: Any

@@ -11,6 +11,7 @@ import numpy as np
 from keras import ops
 
 from zoo.errors import InputError
+from zoo.row_selection import take
 from zoo.vocabulary import SPECIAL_PIECES
 from zoo.workdir import WorkDir
 
@@ -118,7 +119,7 @@ class Shortlist:
         rank = ops.convert_to_tensor(self.rank)
         priority = ops.where(rank < self.always, width + 1, 0)
         if width:
-            likely = ops.reshape(ops.take(self.translations, ops.reshape(source, (-1,)), axis=0), (-1,))
+            likely = ops.reshape(take(self.translations, ops.reshape(source, (-1,)), axis=0), (-1,))
             # The priority of padding does not matter, because padding is in every shortlist.
             counts = ops.tile(ops.arange(width, 0, -1, dtype="int32"), (ops.size(source),))
             # All tokens are appended, so that each has a value.

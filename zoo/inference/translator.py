@@ -10,6 +10,7 @@ from zoo.decoding_options import TranslationOptions
 from zoo.errors import InputError
 from zoo.inference.decoders import TOKENS, Decoder, Wrapper, shifted
 from zoo.inference.shortlist import Shortlist, check_readout
+from zoo.row_selection import take
 from zoo.vocabulary import PAD
 
 MIN_LENGTHS = {"ctranslate2": 1}
@@ -47,6 +48,17 @@ class Scorer(Wrapper):
         return decoding.sequence_log_prob(logits[:, self.forced :], target[:, self.forced :], TOKENS)
 
 
+def _draft_model(model: Any, source: Any) -> decoding.DraftModel:
+    """Returns a model that drafts translations of source ids [B, S]."""
+
+    def read(tokens: Any, state: Any, memory: Any) -> tuple[Any, Any]:
+        logits, state = model.decode_steps(tokens, state, memory)
+        return logits[:, -1], state
+
+    memory = model.encode(source, training=False)
+    return decoding.DraftModel(read, model.rewind, model.initial_state(memory), memory)
+
+
 class Translator(Decoder):
     """Translates source ids to target ids, with the same code in evaluation and in the exported graph.
 
@@ -55,6 +67,8 @@ class Translator(Decoder):
         options: The decoding options, a `TranslationOptions`. Default: with all defaults.
         resizes: Whether finished rows leave the loop; see `zoo.decoding`. Default: if the backend supports it.
         shortlist: The table that selects target tokens; required unless the option `shortlist` is 0.
+        draft: A `Seq2SeqModel` with the same tokens that drafts them, if the option `draft_length` is not 0 and
+            finished rows leave the loop. Default: they are looked up.
 
     Call arguments:
         inputs: Dict with `source` [B, S], int32, padded with 0 at the end; optionally `prefix` [B, P], likewise, with
@@ -68,16 +82,21 @@ class Translator(Decoder):
         options: The options, resolved for the model.
 
     Raises:
-        InputError: If the model does not support the options.
+        InputError: If the model or the draft model does not support the options.
     """
 
     options: TranslationOptions
     options_class = TranslationOptions
 
     def __init__(
-        self, model: Any, options: Any = None, resizes: bool | None = None, shortlist: Shortlist | None = None
+        self,
+        model: Any,
+        options: Any = None,
+        resizes: bool | None = None,
+        shortlist: Shortlist | None = None,
+        draft: Any = None,
     ) -> None:
-        super().__init__(model, options, resizes)
+        super().__init__(model, options, resizes, draft)
         self.shortlist = shortlist if self.options.shortlist else None
         if self.options.shortlist:
             if shortlist is None:
@@ -121,13 +140,14 @@ class Translator(Decoder):
 
     def _step_among(self, tokens: Any, readout: Any, last: Any, state: Any, memory: Any) -> tuple[Any, ...]:
         """Runs `_step` on tokens that are numbered by their positions in a shortlist."""
-        return self._step(ops.take(tokens, last), state, memory, readout=readout)
+        return self._step(take(tokens, last), state, memory, readout=readout)
 
     def _drafts(self, source: Any) -> decoding.Drafts | None:
         if not self.options.draft_length or not self.resizes:
             return None
         context = source if self.model.shares_vocabulary else source[:, :0]
-        return decoding.Drafts(self.model.decode_steps, self.model.rewind, self.options.draft_length, context)
+        model = None if self.draft is None else _draft_model(self.draft, source)
+        return decoding.Drafts(self.model.decode_steps, self.model.rewind, self.options.draft_length, context, model)
 
     def search(self, inputs: dict[str, Any]) -> dict[str, Any]:
         if self.shortlist is None:
@@ -136,7 +156,7 @@ class Translator(Decoder):
         tokens = self.shortlist.candidates(inputs["source"], self.options.shortlist)
         step = functools.partial(self._step_among, tokens, self.model.readout(tokens))
         results = self._search(inputs, step)
-        return {**results, "ids": ops.take(tokens, results["ids"])}
+        return {**results, "ids": take(tokens, results["ids"])}
 
     def _search(self, inputs: dict[str, Any], step: Any) -> dict[str, Any]:
         source, options = inputs["source"], self.options

@@ -21,7 +21,7 @@ def written(tmp_path_factory):
         tmp_path = tmp_path_factory.mktemp("written")
         config = {"model": {"name": "rnnsearch"}, "data": {"spec": "dates"}}
         run = SimpleNamespace(path=tmp_path, spec=get_spec("rnnsearch"), config=config, tokenizer_files=dict)
-        run.members = [run]
+        run.members, run.draft = [run], None
         if card:
             (tmp_path / "MODEL_CARD.md").write_text(card, encoding="utf-8")
         if measured:

@@ -17,7 +17,7 @@ def test_a_matrix_takes_less_room_and_is_read_from_there():
     inputs = np.eye(96, dtype="float32")
     expected = model(inputs).numpy()
     for kind, size, tolerance in (("float32", 4, 0.0), ("bfloat16", 2, 2**-8), ("int8", 1, 2**-6)):
-        (held, *scales), reading = store_weights(model, kind)
+        (held, *scales), reading = store_weights([model], kind)
         assert held.dtype.size == size and held.shape == (96, 128)
         assert [scale.shape.num_elements() for scale in scales] == ([128] if kind == "int8" else [])
         whole = tf.identity(held)

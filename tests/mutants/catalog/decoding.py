@@ -41,6 +41,27 @@ MUTANTS: list[Mutant] = [
         SPECULATIVE,
     ),
     Mutant(
+        "a draft model keeps a token that was refused",
+        "zoo/decoding/speculative.py",
+        'read["num_read"] - num_read)',
+        'ops.maximum(read["num_read"] - num_read - 1, 0))',
+        SPECULATIVE,
+    ),
+    Mutant(
+        "a draft model does not read the last token of a draft",
+        "zoo/decoding/speculative.py",
+        'num_read = ops.minimum(read["num_read"], index + count)',
+        "num_read = index + count",
+        SPECULATIVE,
+    ),
+    Mutant(
+        "a draft model begins with the second token of the prompt",
+        "zoo/decoding/speculative.py",
+        "ops.cast(not model.reads_start",
+        "ops.cast(1 + (not model.reads_start)",
+        SPECULATIVE,
+    ),
+    Mutant(
         "a draft is what followed the first occurrence",
         "zoo/decoding/speculative.py",
         "sizes * size + places, -1)",

@@ -56,14 +56,14 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "a shortlist's numbers are read as tokens",
         "zoo/inference/translator.py",
-        "return self._step(ops.take(tokens, last), state, memory, readout=readout)",
+        "return self._step(take(tokens, last), state, memory, readout=readout)",
         "return self._step(last, state, memory, readout=readout)",
         SHORTLIST,
     ),
     Mutant(
         "a shortlist's numbers are returned as tokens",
         "zoo/inference/translator.py",
-        '"ids": ops.take(tokens, results["ids"])',
+        '"ids": take(tokens, results["ids"])',
         '"ids": results["ids"]',
         SHORTLIST,
     ),

@@ -10,7 +10,7 @@ from keras import ops
 from support.decoding import TOKENS, constraints
 
 from zoo import decoding
-from zoo.decoding import Drafts, greedy_search, sample
+from zoo.decoding import DraftModel, Drafts, greedy_search, sample
 from zoo.decoding.speculative import look_up
 
 pytestmark = pytest.mark.skipif(not decoding.can_resize(), reason="tensors keep their sizes on this backend")
@@ -40,6 +40,11 @@ class Bigrams:
         logits, state = self.steps(last[:, None], state, memory)
         return logits[:, 0], state
 
+    def read(self, tokens, state, memory):
+        assert tokens.shape[1] > 0
+        logits, state = self.steps(tokens, state, memory)
+        return logits[:, -1], state
+
     def rewind(self, state, count):
         return {**state, "tokens": state["tokens"][:, : state["tokens"].shape[1] - int(count)]}
 
@@ -58,21 +63,27 @@ def searches(draw):
         options |= {"prompts": prompts, "num_begun": int(kind == "begins with a prompt")}
     seed, length = draw(st.integers(0, 999)), draw(st.integers(1, 5))
     context = draw(st.lists(st.integers(2, 5), max_size=8))
-    return seed, room, limits, options, length, context, draw(st.booleans()), draw(st.booleans())
+    # The draft model agrees always, sometimes or hardly ever.
+    changed = draw(st.sampled_from([None, 0.0, 1.0, 9.0]))
+    return seed, room, limits, options, length, context, changed, draw(st.booleans()), draw(st.booleans())
 
 
 @settings(deadline=None, max_examples=12)
-@example((3, 24, [24], {}, 4, [], False, False))
-@example((3, 24, [24, 24], {}, 3, [], False, False))  # two rows whose drafts are confirmed to different lengths
+@example((3, 24, [24], {}, 4, [], None, False, False))
+@example((3, 24, [24, 24], {}, 3, [], None, False, False))  # two rows whose drafts are confirmed to different lengths
+@example((3, 24, [24, 20], {}, 3, [], 1.0, False, False))
+@example((3, 24, [24], {"prompts": [(3, 4, 2)], "num_begun": 1}, 3, [], 0.0, True, False))
 @given(searches())
 def test_answers_are_those_without_drafts(case):
-    seed, room, limits, options, length, context, draws, has_other_ends = case
+    seed, room, limits, options, length, context, changed, draws, has_other_ends = case
     limited = constraints(limits, room, **options)
     if has_other_ends:
         limited = dataclasses.replace(limited, special=dataclasses.replace(TOKENS, other_ends=(4,)))
     batch, model = len(limits), Bigrams(seed, len(limits), 6)
     rows = ops.arange(batch, dtype="int32")
     drafts = Drafts(model.steps, model.rewind, length, ops.tile(ops.convert_to_tensor([context], "int32"), (batch, 1)))
+    if changed is not None:
+        drafts = dataclasses.replace(drafts, model=drafting(model, seed, changed, limited))
 
     def search(drafts):
         model.calls = 0
@@ -88,6 +99,23 @@ def test_answers_are_those_without_drafts(case):
     np.testing.assert_array_equal(ids, expected_ids)
     np.testing.assert_allclose(log_prob, expected, rtol=1e-4, atol=1e-5)
     assert speculative_calls <= calls
+
+
+def drafting(model, seed, changed, limited):
+    """Returns a draft model with the logits of a model of the same rows, to which noise is added."""
+    draft = Bigrams(seed, model.state["row"].shape[0], model.vocabulary)
+    noise = np.random.default_rng(seed + 1).normal(size=draft.logits.shape).astype("float32")
+    draft.logits = draft.logits + changed * noise
+    return DraftModel(draft.read, draft.rewind, draft.state, {}, reads_start=not limited.num_begun)
+
+
+@pytest.mark.parametrize("length", [1, 4])
+def test_a_draft_model_that_is_always_right_saves_all_other_calls(length):
+    model, limited = Bigrams(3, 1, 6), constraints([21])
+    drafts = Drafts(model.steps, model.rewind, length, ops.zeros((1, 0), "int32"), drafting(model, 3, 0.0, limited))
+    ids, _ = greedy_search(model.step, model.state, limited, resizes=True, drafts=drafts)
+    written = int(ops.sum(ops.cast(ops.not_equal(ids, TOKENS.pad), "int32")))
+    assert model.calls == -(-written // (length + 1))
 
 
 def test_text_that_repeats_itself_needs_fewer_calls():

@@ -1,11 +1,13 @@
 """A loaded language model goes on with texts, whatever they are."""
 
+import copy
 import math
 
 import numpy as np
 import pytest
 from support.every import every
 
+import zoo
 from zoo.decoding_options import GenerationOptions
 from zoo.errors import InputError
 from zoo.inference.generator import Generator
@@ -56,10 +58,41 @@ def test_draws_among_one_token_are_greedy(lines_run):
 def test_drafts_change_no_answer(lines_run):
     """Neither greedy ones nor samples; prompts are read, and ended texts left, as without them."""
     for options in ({}, {"temperature": 1.5, "seed": 1}, {"temperature": 0.5, "max_length": 11}):
-        answers, drafted = (lines_run.continuations(PROMPTS, draft_length=length, **options) for length in (0, 3))
-        assert [answer.text for answer in drafted] == [answer.text for answer in answers]
-        log_probs = [[answer.log_prob for answer in each] for each in (drafted, answers)]
-        np.testing.assert_allclose(*log_probs, rtol=1e-4, atol=1e-5)
+        answers = lines_run.continuations(PROMPTS, **options)
+        for run in (lines_run, lines_run.with_draft(lines_run), lines_run.with_draft(untrained(lines_run))):
+            drafted = run.continuations(PROMPTS, draft_length=3, **options)
+            assert [answer.text for answer in drafted] == [answer.text for answer in answers]
+            log_probs = [[answer.log_prob for answer in each] for each in (drafted, answers)]
+            np.testing.assert_allclose(*log_probs, rtol=1e-4, atol=1e-5)
+
+
+def untrained(run, **options):
+    """Returns a run like another one, with a model of one layer that knows nothing."""
+    other = copy.copy(run)
+    settings = {**run.config["model"], "num_layers": 1, **options}
+    other.model = zoo.create_model(settings.pop("name"), **settings)
+    other.model({"tokens": np.ones((1, 1), "int32")})
+    return other
+
+
+def test_draft_models_that_are_refused(lines_run, labelled_run, text_run):
+    run = copy.copy(lines_run)
+    run.tokenizers = run.tokenizers_type(text=text_run.tokenizers.source)
+    with every() as failures:
+        for draft, words in (
+            (labelled_run, "classifier"),
+            (text_run, "same task.*seq2seq"),
+            (run, "tokenizers differ"),
+            (untrained(lines_run, self_attention="ssru"), "keeps the keys and values"),
+        ):
+            with failures.of(words), pytest.raises(InputError, match=words):
+                lines_run.with_draft(draft)
+    with pytest.raises(InputError, match="classifier"):
+        labelled_run.with_draft(lines_run)
+    shorter = lines_run.with_draft(untrained(lines_run, max_length=8))
+    assert shorter.generate(["a"], draft_length=3, max_length=8)
+    with pytest.raises(InputError, match="`max_length`.*8.*draft model.*max_length=13"):
+        shorter.generate(["a"], draft_length=3)
 
 
 def test_a_prompt_without_room_is_cut_from_the_front(lines_run):

@@ -38,10 +38,11 @@ def numpy(outputs):
 
 
 @functools.cache
-def graph(model, **options):
+def graph(model, draft=None, **options):
     """Returns a translator as a graph for sources of any size, as in an export."""
     signature = [{"source": tf.TensorSpec([None, None], tf.int32)}]
-    function = tf.function(Translator(model, TranslationOptions(**options)), input_signature=signature, autograph=False)
+    translator = Translator(model, TranslationOptions(**options), draft=draft)
+    function = tf.function(translator, input_signature=signature, autograph=False)
     return lambda source: numpy(function({"source": tf.constant(source)}))
 
 
@@ -121,7 +122,7 @@ def test_xla_agrees_with_graph(name, options):
 
 
 def test_drafts_change_no_translation():
-    """With sources that share the vocabulary, in which drafts are looked up, and without."""
+    """With sources that share the vocabulary, in which drafts are looked up, without, and from a draft model."""
     for tied in ("none", "all"):
         sizes = {"source_vocab_size": V, "target_vocab_size": V, "tied_embeddings": tied}
         model = zoo.create_model("transformer_tiny", **sizes, **SMALL["transformer_tiny"])
@@ -130,6 +131,19 @@ def test_drafts_change_no_translation():
         for options in ({"max_length": 24}, {"max_length": 24, "force_end": True, "rules": "ctranslate2"}):
             assert_alike(graph(model, draft_length=3, **options)(SOURCE), graph(model, **options)(SOURCE))
             assert graph(model, draft_length=3, **options)(SOURCE[:0])["ids"].shape[0] == 0
+    options = {"max_length": 24, "rules": "ctranslate2"}
+    for draft in (created("transformer_tiny"), model):
+        drafted = graph(model, draft, draft_length=3, **options)
+        assert_alike(drafted(SOURCE), graph(model, **options)(SOURCE))
+        assert drafted(SOURCE[:0])["ids"].shape[0] == 0
+
+
+def test_draft_models_that_are_refused():
+    options, name = TranslationOptions(draft_length=2), "transformer_tiny"
+    larger = zoo.create_model(name, source_vocab_size=V, target_vocab_size=V + 1, **SMALL[name])
+    for draft, words in ((created("rnnsearch"), "RNNSearch"), (larger, "`target_vocab_size`.*13.*=14")):
+        with pytest.raises(InputError, match=words):
+            Translator(created(name), options, draft=draft)
 
 
 def assert_alike(outputs, expected):

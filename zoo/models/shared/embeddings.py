@@ -135,11 +135,11 @@ def readout_of(tokens: Any, embedding: keras.layers.Layer, output: keras.layers.
             f"A model quantised by Keras does not support shortlists. Received: {layer.quantization_mode}."
         )
     if layer is not output and layer.tie_weights:
-        kernel = ops.transpose(ops.take(layer.embeddings, tokens, axis=0))
+        kernel = ops.transpose(take(layer.embeddings, tokens, axis=0))
     else:
-        kernel = ops.take(output.kernel if layer is output else layer.reverse_embeddings, tokens, axis=1)
+        kernel = take(output.kernel if layer is output else layer.reverse_embeddings, tokens, axis=1)
     kernel = ops.cast(kernel, layer.compute_dtype)
-    bias = None if output is None or output.bias is None else ops.take(output.bias, tokens, axis=0)
+    bias = None if output is None or output.bias is None else take(output.bias, tokens, axis=0)
     return Readout(kernel, None if bias is None else ops.cast(bias, layer.compute_dtype))
 
 
@@ -156,12 +156,14 @@ def layers_of_steps(model: Any) -> list[keras.layers.Layer]:
 
 
 @contextlib.contextmanager
-def weights_of_steps(model):
+def weights_of_steps(*models):
     """Returns a context for decoding, in which tensors that depend only on weights are computed once for all steps.
 
     Tied tables are transposed for the logits (otherwise each product would transpose them, which for a few rows takes
     longer than the product), the query, key and value projections of self-attention are concatenated, and on TensorFlow
     variables are read once.
     """
-    with read_once(model.weights), computed_constants(layers_of_steps(model)), read_constants():
+    weights = [weight for model in models for weight in model.weights]
+    layers = [layer for model in models for layer in layers_of_steps(model)]
+    with read_once(weights), computed_constants(layers), read_constants():
         yield
