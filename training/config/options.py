@@ -19,8 +19,9 @@ class DataConfig(Options):
         "auto",
         ("auto", "subword", "words", "chars"),
         '`"auto"` depends on the data: characters for `dates`, subwords for text. `file:PATH` is a tokenizer of your '
-        "own, which is copied into the work directory: a SentencePiece model, or a `tokenizer.json` of Hugging Face "
-        "(byte-level BPE, WordPiece); `file:SOURCE,file:TARGET` are the two of a translator, if they differ.",
+        "own, which is copied into the work directory: a SentencePiece model, a `tokenizer.json` of Hugging Face "
+        "(byte-level BPE, WordPiece), or `tokenizers/NAME.json` of a work directory; `file:SOURCE,file:TARGET` are the "
+        "two of a translator, if they differ.",
         forms=("file:PATH",),
     )
     tokenizer_sha256: str = text(

@@ -11,7 +11,7 @@ from zoo.checkpoints.tokenizers import model_kind
 from zoo.checkpoints.vocabulary import NEW, Arrangement, arrange
 from zoo.checkpoints.wordpiece import described_wordpiece
 from zoo.errors import InputError
-from zoo.text import ReorderedSubwordTokenizer, Tokenizer, WordPieceTokenizer
+from zoo.text import ReorderedSubwordTokenizer, Tokenizer, WordPieceTokenizer, load_tokenizer
 from zoo.text.subwords import read_model
 
 # Names of start, end and the unknown token in files of other software.
@@ -53,6 +53,8 @@ def _from_json(path: Path, content: bytes) -> Tokenizer:
     """Returns the tokenizer that a `tokenizer.json` describes."""
     try:
         described = json.loads(content)
+        if "kind" in described:  # a file that `Tokenizer.save` wrote
+            return load_tokenizer(path.with_suffix(""))
         kind = model_kind(described["model"])
         if kind == "WordPiece":
             return _wordpiece(path, described)

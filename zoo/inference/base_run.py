@@ -141,11 +141,13 @@ class Run:
                 "A draft model is for translators and language models, and must be of the same task. "
                 f"Received: {draft.path}, a {draft.spec.task} model, for {self.path}, a {self.spec.task} model."
             )
-        identities = [[tokenizer.identity() for tokenizer in run.tokenizers] for run in (self, draft)]
-        if identities[0] != identities[1]:
+        identities = {name: tokenizer.identity() for name, tokenizer in self.tokenizer_files().items()}
+        if identities != {name: tokenizer.identity() for name, tokenizer in draft.tokenizer_files().items()}:
+            names = {identity: name for name, identity in reversed(identities.items())}.values()  # of equal ones, one
+            files = ",".join(f"file:{WorkDir(self.path).tokenizer(name)}.json" for name in identities if name in names)
             raise InputError(
-                f"{draft.path} cannot draft for {self.path}, because their tokenizers differ. Train it on the same "
-                "data, or with --init_from."
+                f"{draft.path} cannot draft for {self.path}, because their tokenizers differ. Train it with "
+                f"--set data.tokenizer={files}"
             )
         check_draft(draft.model, self.model)
         run = copy.copy(self)

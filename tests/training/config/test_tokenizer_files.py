@@ -54,6 +54,12 @@ def own(text_spec, tmp_path_factory):
     return path, theirs, folder / "run"
 
 
+def test_the_tokenizer_of_another_work_directory(text_run):
+    settings = {"tokenizer": f"file:{text_run.path / 'tokenizers' / 'source.json'}", **UNCHECKED}
+    read = read_tokenizers(settings, "seq2seq")
+    assert read["source"].identity() == read["target"].identity() == text_run.tokenizers.source.identity()
+
+
 def test_the_work_directory_has_all_that_is_needed(own, tmp_path):
     path, theirs, run = own
     config = json.loads((run / "config.json").read_text())
