@@ -94,13 +94,16 @@ def training_step(name: str) -> Counter[str]:
     return counted(function.get_concrete_function(specs).graph.as_graph_def())
 
 
-def export(name: str) -> Counter[str]:
-    """Returns the operations of an export with all signatures."""
+def export(name: str) -> Counter[str] | None:
+    """Returns the operations of an export with all signatures; `None` unless the model is a translator."""
     from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
+    import zoo
     from benchmarks.decoding import random_words, write_untrained_workdir
     from export.saved_model import export_saved_model
 
+    if zoo.get_spec(name).task != "seq2seq":
+        return None
     with tempfile.TemporaryDirectory() as folder:
         workdir = Path(folder) / "workdir"
         write_untrained_workdir(workdir, random_words(SIZE, 1).tokenizer, name)
