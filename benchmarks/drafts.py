@@ -59,10 +59,16 @@ def untrained(name: str, count: int, size: int) -> tuple[Any, list[list[int]]]:
 
 def texts_of(run: Any, text: str, count: int, size: int) -> list[list[int]]:
     """Returns the ids of `count` lines of a text, or for a language model of pieces of `size` characters."""
+    from zoo.inference.language_model_run import cut_prompt
+
     if run.spec.task == "seq2seq":
         lines = [line for line in text.splitlines() if line.strip()]
         return run.ids([lines[index] for index in _spread(len(lines), count)])
-    return run.tokenizers.text.encode([text[start : start + size] for start in _spread(len(text) - size, count)])
+    starts = _spread(max(0, len(text) - size), count)
+    return [
+        cut_prompt(row, run.model.max_length)
+        for row in run.tokenizers.text.encode([text[start : start + size] for start in starts])
+    ]
 
 
 def _spread(total: int, count: int) -> list[int]:
@@ -144,6 +150,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--lengths", default="0,2,4,8", help="lengths of drafts; the first is the reference")
     options = parser.parse_args(arguments)
     if options.workdir.startswith(UNTRAINED):
+        if options.draft is not None:
+            parser.error("--draft requires a trained model")
         name = options.workdir.removeprefix(UNTRAINED)
         run, rows = untrained(name, options.texts, options.prompt_size)
     elif options.text is None:
@@ -153,6 +161,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         run = zoo.load(options.workdir, draft=options.draft)
         rows = texts_of(run, options.text.read_text(encoding="utf-8"), options.texts, options.prompt_size)
+    if not rows:
+        parser.error(f"{options.text} has no text, or less than --prompt_size characters")
     lengths = [int(length) for length in options.lengths.split(",")]
     measured = measure(run, rows, lengths, options.max_length, options.rounds)
     reference = sum(measured[lengths[0]].seconds)

@@ -19,6 +19,7 @@ import numpy as np
 
 from export.parts import TRACED, Part, model_parts, traced_feeds
 from zoo.errors import InputError
+from zoo.layers.attention.wide_state import states_as_floats
 
 TOLERANCE = 1e-4
 """The largest difference between ONNX Runtime and Keras."""
@@ -59,7 +60,7 @@ def write_onnx(model: keras.Model, task: str, folder: Path, special_ids: Mapping
     """
     check_backend()
     files = {}
-    with _without_gradients_and_warnings():
+    with _without_gradients_and_warnings(), states_as_floats():
         try:
             for name, part in model_parts(model, task, "next_state").items():
                 path = folder / f"{name}.onnx"

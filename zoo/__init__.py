@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import zoo.models as models
+from zoo.errors import InputError
 from zoo.presets import list_presets, workdir_path
 from zoo.registry import ModelSpec, create_model, get_spec, list_models, register_model
 
@@ -56,13 +57,16 @@ def load(
             the work directory.
         target_language: The code of that of translations, likewise.
         draft: The work directory of a smaller Transformer with the same tokenizers, which drafts tokens for this one
-            (speculative decoding, see `draft_length` in `zoo.decoding_options`). The answers stay the same.
+            (speculative decoding) in calls with the option `draft_length`, as in `run.translate(texts,
+            draft_length=4)`; not on JAX. The answers stay the same.
 
     Raises:
         InputError: (a `ValueError`) If it is none, or its training has not finished; work directories that cannot be
             an ensemble; a language that the model does not have; or a model that cannot draft for this one.
     """
     paths = workdir_path(path) if isinstance(path, str | os.PathLike) else [workdir_path(each) for each in path]
+    if draft is not None and not isinstance(draft, str | os.PathLike):
+        raise InputError(f"`draft` must be one work directory. Received: {draft!r}.")
     drafting = None if draft is None else workdir_path(draft)
     return importlib.import_module("zoo.inference").load_run(paths, source_language, target_language, drafting)
 

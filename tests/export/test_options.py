@@ -64,7 +64,8 @@ def test_flags_that_are_refused(labelled_workdir, text_workdir, tmp_path, capsys
         ),
         (labelled_workdir, ["--draft", text_workdir], ["--draft", "classifier"]),
         (text_workdir, ["--draft", text_workdir, "--draft_length", 0], ["--draft", "draft_length=0"]),
-        (text_workdir, ["--draft", text_workdir, "--beam_size", 2], ["`draft_length`", "greedy", "beam_size=2"]),
+        (text_workdir, ["--draft", text_workdir, "--beam_size", 2], ["--draft", "greedy", "beam_size=2"]),
+        (text_workdir, ["--draft_length", 3, "--beam_size", 2], ["`draft_length`", "greedy", "beam_size=2"]),
         (text_workdir, ["--draft", tmp_path / "none"], ["none"]),
     ):
         assert run_quietly(saved_model.main, workdir, "--output", tmp_path / "x", *flags) == 2

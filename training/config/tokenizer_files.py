@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from zoo.checkpoints.tokenizer_file import read_tokenizer_file
+from zoo.checkpoints.tokenizer_file import read_tokenizer_file, saved_tokenizer
 from zoo.errors import InputError
 from zoo.text import Tokenizer
 from zoo.vocabulary import SPECIAL_PIECES
@@ -88,7 +88,9 @@ def _check_sums(files: list[Path], expected: str) -> None:
 
 
 def _checksum(path: Path) -> str:
+    """Returns the sum of a file, or that of all files of a tokenizer of a work directory."""
     try:
-        return checksum(path)
+        saved = saved_tokenizer(path)
+        return checksum(path) if saved is None else saved.identity()
     except OSError as error:
         raise InputError(f"data.tokenizer: {path} cannot be read ({error.strerror}).") from None

@@ -39,6 +39,22 @@ def read_tokenizer_file(path: Path) -> Tokenizer:
     return _from_json(path, content) if content.lstrip()[:1] == b"{" else _sentencepiece(path, content)
 
 
+def saved_tokenizer(path: Path) -> Tokenizer | None:
+    """Returns the tokenizer that `Tokenizer.save` wrote to a file NAME.json and others beside it; `None` for others.
+
+    Raises:
+        InputError: If a file is missing or damaged.
+    """
+    if path.suffix != ".json":
+        return None
+    try:
+        described = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    is_saved = isinstance(described, dict) and "kind" in described
+    return load_tokenizer(path.with_suffix("")) if is_saved else None
+
+
 def _sentencepiece(path: Path, content: bytes) -> ReorderedSubwordTokenizer:
     try:
         processor = read_model(content)
@@ -52,9 +68,9 @@ def _sentencepiece(path: Path, content: bytes) -> ReorderedSubwordTokenizer:
 def _from_json(path: Path, content: bytes) -> Tokenizer:
     """Returns the tokenizer that a `tokenizer.json` describes."""
     try:
+        if (saved := saved_tokenizer(path)) is not None:
+            return saved
         described = json.loads(content)
-        if "kind" in described:  # a file that `Tokenizer.save` wrote
-            return load_tokenizer(path.with_suffix(""))
         kind = model_kind(described["model"])
         if kind == "WordPiece":
             return _wordpiece(path, described)

@@ -69,7 +69,7 @@ def load_run(
             raise InputError(f"--{name} is for seq2seq models; {path} is a {run.spec.task} model. Received: {code}.")
     if isinstance(run, Seq2SeqRun) and (source_language, target_language) != (None, None):
         run = run.with_languages(source_language, target_language)
-    return run if draft is None else run.with_draft(load_run(draft, source_language, target_language))
+    return run if draft is None else run.with_draft(load_run(draft))
 
 
 def load_model(path: str | os.PathLike[str]) -> keras.Model:

@@ -17,7 +17,7 @@ from zoo.inference.decoders import check_draft
 from zoo.inference.predictor import Predictor
 from zoo.options import Option
 from zoo.registry import ModelSpec, create_model, get_spec
-from zoo.text import Tokenizer, load_tokenizers, without_surrogates
+from zoo.text import Around, Tokenizer, load_tokenizers, without_surrogates
 from zoo.vocabulary import pad
 from zoo.workdir import WorkDir
 
@@ -73,9 +73,10 @@ class Run:
 
     def __repr__(self) -> str:
         methods = [name for name in _MAIN_METHODS if hasattr(type(self), name)]
+        drafting = "" if self.draft is None else f"tokens drafted by {self.draft.path}, "
         return (
             f"{type(self).__name__}: {self.spec.name} of {self.path}, {self.model.count_params():,} weights, "
-            f"{self.spec.task}; {', '.join(methods)}"
+            f"{drafting}{self.spec.task}; {', '.join(methods)}"
         )
 
     def __getattr__(self, name: str) -> Any:
@@ -121,7 +122,7 @@ class Run:
         return [self]
 
     def reloaded(self) -> "Run":
-        """Loads the run again from its files, with separate weights."""
+        """Loads the run again from its files, with separate weights and without a draft model."""
         return type(self)(self.path)
 
     def with_draft(self, draft: "Run") -> Self:
@@ -131,25 +132,30 @@ class Run:
         such as a student with one layer that was trained on the answers of this model (see `training.distill`).
 
         Args:
-            draft: The run of a Transformer of the same task with the same tokenizers.
+            draft: The run of a Transformer of the same task with the same tokenizers, but for languages.
 
         Raises:
             InputError: If it cannot draft tokens for this model.
         """
+        if not isinstance(draft, Run):
+            raise InputError(f"`draft` must be a run, such as zoo.load returns. Received: {draft!r}.")
         if self.spec.task not in ("seq2seq", "language_model") or draft.spec.task != self.spec.task:
             raise InputError(
                 "A draft model is for translators and language models, and must be of the same task. "
                 f"Received: {draft.path}, a {draft.spec.task} model, for {self.path}, a {self.spec.task} model."
             )
-        identities = {name: tokenizer.identity() for name, tokenizer in self.tokenizer_files().items()}
-        if identities != {name: tokenizer.identity() for name, tokenizer in draft.tokenizer_files().items()}:
+        check_draft(draft.model, self.model)
+        identities, others = (
+            {name: tokenizer.with_around(Around()).identity() for name, tokenizer in run.tokenizer_files().items()}
+            for run in (self, draft)
+        )
+        if identities != others:
             names = {identity: name for name, identity in reversed(identities.items())}.values()  # of equal ones, one
             files = ",".join(f"file:{WorkDir(self.path).tokenizer(name)}.json" for name in identities if name in names)
             raise InputError(
                 f"{draft.path} cannot draft for {self.path}, because their tokenizers differ. Train it with "
                 f"--set data.tokenizer={files}"
             )
-        check_draft(draft.model, self.model)
         run = copy.copy(self)
         run.draft, run._predictors = draft, {}
         return run

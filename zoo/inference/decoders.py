@@ -30,16 +30,16 @@ class Wrapper(keras.Model):
 
 def check_draft(draft: Any, model: Any) -> None:
     """Raises InputError unless one model can draft tokens for another one, given that their tokenizers are the same."""
-    names = ("vocab_size", "source_vocab_size", "target_vocab_size", "start_symbol")
-    for name in names:
+    for role, candidate in (("A draft model", draft), ("A model for which another one drafts", model)):
+        if not candidate.can_rewind:
+            raise InputError(
+                f"{role} must be a Transformer whose decoder keeps the keys and values of all positions. "
+                f"Received: {type(candidate).__name__}."
+            )
+    for name in ("vocab_size", "source_vocab_size", "target_vocab_size", "start_symbol"):
         needed, found = getattr(model, name, None), getattr(draft, name, None)
         if needed != found:
             raise InputError(f"A draft model must have the `{name}` of the model, {needed}. Received: {name}={found}.")
-    if not draft.can_rewind:
-        raise InputError(
-            "A draft model must be a Transformer whose decoder keeps the keys and values of all positions. "
-            f"Received: {type(draft).__name__}."
-        )
 
 
 class Decoder(Wrapper):

@@ -57,6 +57,13 @@ MUTANTS: list[Mutant] = [
         RULES,
     ),
     Mutant(
+        "a layer of lower precision rounds the sums in a cache",
+        "zoo/layers/attention/wide_state.py",
+        '"states_as_floats", default=False',
+        '"states_as_floats", default=True',
+        ("tests/zoo/layers/attention/test_linear.py",),
+    ),
+    Mutant(
         "the queries of a step are in the segment of the first key",
         "zoo/layers/visibility/visibility.py",
         "return take(ids, ops.where(inside, positions, length), axis=1)",

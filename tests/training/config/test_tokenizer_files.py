@@ -60,6 +60,18 @@ def test_the_tokenizer_of_another_work_directory(text_run):
     assert read["source"].identity() == read["target"].identity() == text_run.tokenizers.source.identity()
 
 
+def test_all_files_of_another_work_directory_count(text_run, tmp_path):
+    folder = shutil.copytree(text_run.path / "tokenizers", tmp_path / "tokenizers")
+    setting = f"file:{folder / 'source.json'}"
+    before = checksums(setting)
+    assert before == text_run.tokenizers.source.identity()
+    write_sentencepiece(folder / "source.model", pad_id=0, bos_id=1, eos_id=2, unk_id=3)
+    assert checksums(setting) != before
+    (folder / "source.json").rename(folder / "source.txt")
+    with pytest.raises(InputError, match="source.txt"):
+        read_tokenizers({"tokenizer": f"file:{folder / 'source.txt'}", **UNCHECKED}, "seq2seq")
+
+
 def test_the_work_directory_has_all_that_is_needed(own, tmp_path):
     path, theirs, run = own
     config = json.loads((run / "config.json").read_text())

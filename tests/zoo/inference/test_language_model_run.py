@@ -84,11 +84,16 @@ def test_draft_models_that_are_refused(lines_run, labelled_run, text_run):
             (text_run, "same task.*seq2seq"),
             (run, "tokenizers differ"),
             (untrained(lines_run, self_attention="ssru"), "keeps the keys and values"),
+            (lines_run.path, "`draft` must be a run"),
         ):
             with failures.of(words), pytest.raises(InputError, match=words):
                 lines_run.with_draft(draft)
     with pytest.raises(InputError, match="classifier"):
         labelled_run.with_draft(lines_run)
+    with pytest.raises(InputError, match="for which another one drafts.*keeps the keys and values"):
+        untrained(lines_run, self_attention="ssru").with_draft(lines_run)
+    with pytest.raises(InputError, match="`draft` must be one work directory"):
+        zoo.load(lines_run.path, draft=[lines_run.path])
     shorter = lines_run.with_draft(untrained(lines_run, max_length=8))
     assert shorter.generate(["a"], draft_length=3, max_length=8)
     with pytest.raises(InputError, match="`max_length`.*8.*draft model.*max_length=13"):

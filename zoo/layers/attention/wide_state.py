@@ -1,15 +1,29 @@
-"""States in float32 or wider in caches of layers that may compute in less."""
+"""States in float32 or wider in caches."""
+
+import contextlib
+import contextvars
 
 from keras import backend, ops
 
 _INTEGER_DTYPES = {"float32": "int32", "float64": "int64"}
+_as_floats = contextvars.ContextVar("states_as_floats", default=False)
+
+
+@contextlib.contextmanager
+def states_as_floats():
+    """Returns a context in which caches contain states themselves and not their bits, for formats without bit casts."""
+    token = _as_floats.set(True)
+    try:
+        yield
+    finally:
+        _as_floats.reset(token)
 
 
 class WideState:
     """Mixin of layers that sum over positions in float32 or wider, whatever their compute dtype.
 
-    Keras casts the floats among a layer's arguments to its compute dtype. If that is narrower than a state, a cache
-    contains the bits of the state as integers.
+    Keras casts the floats among a layer's arguments to its compute dtype, and those of layers around it to theirs. A
+    cache therefore contains the bits of a state as integers.
     """
 
     @property
@@ -20,7 +34,7 @@ class WideState:
     @property
     def stored_dtype(self):
         """Dtype of states in caches."""
-        return self.wide_dtype if self.compute_dtype == self.wide_dtype else _INTEGER_DTYPES[self.wide_dtype]
+        return self.wide_dtype if _as_floats.get() else _INTEGER_DTYPES[self.wide_dtype]
 
     def widen(self, *tensors):
         """Returns a list of the tensors in `wide_dtype`."""
@@ -28,11 +42,11 @@ class WideState:
 
     def to_stored(self, state):
         """Returns a state as a cache contains it."""
-        return state if self.stored_dtype == self.wide_dtype else ops.view(state, self.stored_dtype)
+        return state if _as_floats.get() else ops.view(state, self.stored_dtype)
 
     def from_stored(self, stored):
         """Returns a state from a cache."""
-        return stored if self.stored_dtype == self.wide_dtype else ops.view(stored, self.wide_dtype)
+        return stored if _as_floats.get() else ops.view(stored, self.wide_dtype)
 
     def stored_zeros(self, shape):
         """Returns a state of zeros as a cache contains it."""
