@@ -7,18 +7,9 @@ import tensorflow as tf
 from support.tiny_runs import LANGUAGE_MODEL, TRANSFORMER
 
 import zoo
-from export.graph.served_model import model_graph
-from export.graph.signatures import TEXTS
-from export.options import LanguageModelExportOptions
 from export.saved_model import export_saved_model
 
 SMALLER = ["model.model_dim=12", "training.max_steps=30", "training.seed=5"]
-
-
-def test_the_graph_of_a_model_with_a_draft_model(lines_run):
-    graph = model_graph(lines_run.with_draft(lines_run), LanguageModelExportOptions(draft_length=3))
-    answers = [text.decode() for text in graph.answer(tf.constant(TEXTS))["text"].numpy()]
-    assert answers == lines_run.generate(TEXTS)
 
 
 @pytest.mark.nightly

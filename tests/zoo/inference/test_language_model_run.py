@@ -57,13 +57,19 @@ def test_draws_among_one_token_are_greedy(lines_run):
 
 def test_drafts_change_no_answer(lines_run):
     """Neither greedy ones nor samples; prompts are read, and ended texts left, as without them."""
-    for options in ({}, {"temperature": 1.5, "seed": 1}, {"temperature": 0.5, "max_length": 11}):
+    greedy, sampled = {}, {"temperature": 1.5, "seed": 1}
+    drafted_by = lines_run.with_draft
+    for run, options in (
+        (lines_run, greedy),
+        (lines_run, {"temperature": 0.5, "max_length": 11}),
+        (drafted_by(lines_run), sampled),
+        (drafted_by(untrained(lines_run)), greedy),
+    ):
         answers = lines_run.continuations(PROMPTS, **options)
-        for run in (lines_run, lines_run.with_draft(lines_run), lines_run.with_draft(untrained(lines_run))):
-            drafted = run.continuations(PROMPTS, draft_length=3, **options)
-            assert [answer.text for answer in drafted] == [answer.text for answer in answers]
-            log_probs = [[answer.log_prob for answer in each] for each in (drafted, answers)]
-            np.testing.assert_allclose(*log_probs, rtol=1e-4, atol=1e-5)
+        drafted = run.continuations(PROMPTS, draft_length=3, **options)
+        assert [answer.text for answer in drafted] == [answer.text for answer in answers]
+        log_probs = [[answer.log_prob for answer in each] for each in (drafted, answers)]
+        np.testing.assert_allclose(*log_probs, rtol=1e-4, atol=1e-5)
 
 
 def untrained(run, **options):
