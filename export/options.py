@@ -154,19 +154,18 @@ class Export:
         for name in requested:
             if name not in declared:
                 raise InputError(f"--{name} is not an option of {spec.task} models such as {spec.name}.")
+        requested = {name: declared[name].read(name, value) for name, value in requested.items()}
         if draft is not None:
             if "draft_length" not in declared:
                 raise InputError(f"--draft is not an option of {spec.task} models such as {spec.name}.")
-            requested.setdefault("draft_length", DRAFT_LENGTH)
-        requested = {name: declared[name].read(name, value) for name, value in requested.items()}
-        if draft is not None and requested.get("beam_size", 1) > 1:
-            raise InputError(
-                "--draft is for greedy search and cannot be combined with beams. Received: "
-                f"beam_size={requested['beam_size']}."
-            )
+            if not requested.setdefault("draft_length", DRAFT_LENGTH):
+                raise InputError("--draft requires a --draft_length of 1 or more. Received: draft_length=0.")
+            if requested.get("beam_size", 1) > 1:
+                raise InputError(
+                    "--draft is for greedy search and cannot be combined with beams. Received: "
+                    f"beam_size={requested['beam_size']}."
+                )
         resolved = TASK_OPTIONS[spec.task](**requested)
-        if draft is not None and not requested["draft_length"]:
-            raise InputError("--draft requires a --draft_length of 1 or more. Received: draft_length=0.")
         if "num_batch_threads" in requested and not resolved.dynamic_batching:
             raise InputError("--num_batch_threads requires --dynamic_batching.")
         if version is not None and version < 1:

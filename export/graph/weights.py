@@ -19,18 +19,19 @@ def store_weights(models: Sequence[keras.Model], kind: str = "float32") -> tuple
     steps that are computed from the weights are stored, too: the transposed matrix of an embedding that also computes
     the logits, and the concatenated query, key and value projections of self-attention.
     """
+    variables = [variable for model in models for variable in model.variables]
     if kind == "float32":
-        layers = [layer for model in models for layer in layers_of_steps(model)]
+        layers = layers_of_steps(*models)
         constants = keras.tree.map_structure(
             lambda tensor: None if tensor is None else tf.Variable(tensor, trainable=False),
             [layer.constant() for layer in layers],
         )
-        held = [variable.value for model in models for variable in model.variables]
+        held = [variable.value for variable in variables]
         held += [variable for variable in keras.tree.flatten(constants) if variable is not None]
         return held, lambda: computed_constants(layers, constants)
     stored: list[tf.Variable] = []
     matrices: list[tuple[keras.Variable, tf.Variable, tf.Variable | None]] = []
-    for variable in [variable for model in models for variable in model.variables]:
+    for variable in variables:
         if is_large_matrix(variable):
             parts = rounded(variable, kind)
             values, scale = (None if part is None else tf.Variable(part, trainable=False) for part in parts)

@@ -45,13 +45,16 @@ def saved_tokenizer(path: Path) -> Tokenizer | None:
     Raises:
         InputError: If a file is missing or damaged.
     """
-    if path.suffix != ".json":
-        return None
     try:
-        described = json.loads(path.read_bytes())
+        described = json.loads(path.read_bytes()) if path.suffix == ".json" else None
     except (OSError, ValueError):
         return None
-    is_saved = isinstance(described, dict) and "kind" in described
+    return _load_saved(path, described)
+
+
+def _load_saved(path: Path, described: Any) -> Tokenizer | None:
+    """Returns the tokenizer that `Tokenizer.save` wrote, given the content of its file NAME.json; `None` for others."""
+    is_saved = path.suffix == ".json" and isinstance(described, dict) and "kind" in described
     return load_tokenizer(path.with_suffix("")) if is_saved else None
 
 
@@ -68,9 +71,9 @@ def _sentencepiece(path: Path, content: bytes) -> ReorderedSubwordTokenizer:
 def _from_json(path: Path, content: bytes) -> Tokenizer:
     """Returns the tokenizer that a `tokenizer.json` describes."""
     try:
-        if (saved := saved_tokenizer(path)) is not None:
-            return saved
         described = json.loads(content)
+        if (saved := _load_saved(path, described)) is not None:
+            return saved
         kind = model_kind(described["model"])
         if kind == "WordPiece":
             return _wordpiece(path, described)

@@ -51,7 +51,7 @@ class Ensemble(keras.Model):
     @property
     def layers_of_steps(self) -> list[Any]:
         """See `ZooModel`."""
-        return [layer for member in self.members for layer in layers_of_steps(member)]
+        return layers_of_steps(*self.members)
 
     def call(self, inputs: dict[str, Any], training: bool | None = None) -> Any:
         return self.decode(inputs["target"], self.encode(inputs["source"], training), training)[0]

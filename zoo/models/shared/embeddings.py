@@ -149,10 +149,10 @@ def tied_tables(model: keras.Model) -> list[ReversibleEmbedding]:
     return [table for table in tables if table.tie_weights and table.quantization_mode is None]
 
 
-def layers_of_steps(model: Any) -> list[keras.layers.Layer]:
-    """Returns the layers with a `constant` for decoding steps: those of a model's `layers_of_steps`, or tied tables."""
-    layers = model.layers_of_steps if hasattr(model, "layers_of_steps") else tied_tables(model)
-    return [layer for layer in layers if hasattr(layer, "constant")]
+def layers_of_steps(*models: Any) -> list[keras.layers.Layer]:
+    """Returns the layers with a `constant` for decoding steps: those of `layers_of_steps` of models, or tied tables."""
+    layers = [model.layers_of_steps if hasattr(model, "layers_of_steps") else tied_tables(model) for model in models]
+    return [layer for of_model in layers for layer in of_model if hasattr(layer, "constant")]
 
 
 @contextlib.contextmanager
@@ -164,6 +164,5 @@ def weights_of_steps(*models):
     variables are read once.
     """
     weights = [weight for model in models for weight in model.weights]
-    layers = [layer for model in models for layer in layers_of_steps(model)]
-    with read_once(weights), computed_constants(layers), read_constants():
+    with read_once(weights), computed_constants(layers_of_steps(*models)), read_constants():
         yield
