@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 from export import server
 from zoo.errors import InputError
 from zoo.runtime.cli import ArgumentParser, run_command
-from zoo.runtime.startup import without_greeting, without_onednn
+from zoo.runtime.startup import without_greeting, without_onednn, without_packages
 
 STOCK_SERVER = "tensorflow_model_server"
 
@@ -101,7 +101,9 @@ def _serve(settings: server.ServerSettings, without_effect: Sequence[str]) -> No
         if without_effect:
             print(f"ignored by the embedded server: --{', --'.join(without_effect)}", flush=True)
         embedded.listen()  # While TensorFlow starts, requests already get the response that the model is loading.
-        _load_tensorflow()
+        os.environ["KERAS_BACKEND"] = "tensorflow"  # TensorFlow Text imports Keras
+        with without_packages("jax", "matplotlib"):  # TensorFlow and Keras import them where they are installed
+            _load_tensorflow()
         if not (settings.xla_cpu_compilation_enabled or settings.xla_gpu_compilation_enabled):
             _disable_xla()
         ready = embedded.start()

@@ -61,6 +61,21 @@ def without_greeting() -> Iterator[None]:
                     os.write(2, line)
 
 
+@contextlib.contextmanager
+def without_packages(*names: str) -> Iterator[None]:
+    """Makes packages count as not installed while the block imports others, which would import them if they could.
+
+    Packages that are already imported are left alone.
+    """
+    hidden = dict.fromkeys(set(names) - sys.modules.keys())
+    sys.modules.update(hidden)  # type: ignore[arg-type]
+    try:
+        yield
+    finally:
+        for name in hidden:
+            del sys.modules[name]
+
+
 def collect_rarely() -> None:
     """Makes Python's garbage collection rare.
 

@@ -1,8 +1,10 @@
 """A loaded language model goes on with texts, whatever they are."""
 
+import collections
 import copy
 import math
 
+import keras
 import numpy as np
 import pytest
 from support.every import every
@@ -12,7 +14,7 @@ from zoo.decoding_options import GenerationOptions
 from zoo.errors import InputError
 from zoo.inference.generator import Generator
 from zoo.inference.language_model_run import cut_prompt
-from zoo.vocabulary import PAD, START
+from zoo.vocabulary import END, PAD, START
 
 PROMPTS = ["abc", "", "h", "bcdefgha", "z😀", "abcdefghabcdefgh"]
 
@@ -70,6 +72,45 @@ def test_drafts_change_no_answer(lines_run):
         assert [answer.text for answer in drafted] == [answer.text for answer in answers]
         log_probs = [[answer.log_prob for answer in each] for each in (drafted, answers)]
         np.testing.assert_allclose(*log_probs, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.nightly
+def test_samples_with_drafts_follow_the_distribution():
+    """By a χ² test of texts of three tokens, with drafts that are looked up, right, or often wrong."""
+    tf = pytest.importorskip("tensorflow")
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("Draft models need TensorFlow.")
+    size, count, temperature, first = 7, 2_000, 0.05, 3
+    small = {"vocab_size": size, "max_length": 29, "num_layers": 1, "model_dim": 16, "intermediate_dim": 8}
+    model, other = (zoo.create_model("causal_lm_tiny", **small) for _ in range(2))
+    prompt = np.array([[first, 4, first, 4, first]], "int32")
+    probabilities = {(): 1.0}  # of tokens after the prompt
+    for _ in range(3):
+        begun = {tokens: share for tokens, share in probabilities.items() if tokens[-1:] != (END,)}
+        rows = [[START, *prompt[0], *tokens] for tokens in begun]
+        logits = np.array(model({"tokens": np.array(rows, "int32")}))[:, -1, END:] / temperature
+        shares = np.exp(logits) / np.exp(logits).sum(axis=-1, keepdims=True)
+        for (tokens, share), row in zip(begun.items(), shares, strict=True):
+            del probabilities[tokens]
+            probabilities |= {(*tokens, END + token): share * float(row[token]) for token in range(size - END)}
+    for draft in (None, model, other):
+        options = GenerationOptions(
+            max_length=prompt.shape[1] + 3, temperature=temperature, draft_length=2
+        )
+        generate = tf.function(Generator(model, options, draft=draft), autograph=False)
+        drawn = collections.Counter()
+        for seed in range(count):
+            inputs = {"prompt": prompt, "seed": np.array([seed], "int32"), "row": np.zeros(1, "int32")}
+            ids = generate({name: tf.constant(value) for name, value in inputs.items()})["ids"].numpy()[0]
+            drawn[tuple(int(token) for token in ids[prompt.shape[1] :] if token)] += 1
+        assert drawn.keys() <= probabilities.keys()
+        frequent = {tokens: count * share for tokens, share in probabilities.items() if count * share >= 5}
+        rare = count - sum(frequent.values())
+        statistic = sum((drawn[tokens] - expected) ** 2 / expected for tokens, expected in frequent.items())
+        statistic += (count - sum(drawn[tokens] for tokens in frequent) - rare) ** 2 / rare if rare >= 5 else 0
+        freedom = len(frequent) - (rare < 5)
+        assert freedom > 20
+        assert statistic < freedom * (1 - 2 / (9 * freedom) + 3.1 * (2 / (9 * freedom)) ** 0.5) ** 3, "p < 0.001"
 
 
 def untrained(run, **options):

@@ -1,6 +1,7 @@
 """What every command shares: exit statuses, and one line for what the user can mend."""
 
 import errno
+import importlib
 import os
 import subprocess
 import sys
@@ -9,7 +10,7 @@ import pytest
 
 from zoo.errors import InputError
 from zoo.runtime.cli import ArgumentParser, run_command
-from zoo.runtime.startup import without_greeting
+from zoo.runtime.startup import without_greeting, without_packages
 
 
 def raising(error):
@@ -85,6 +86,15 @@ def test_nothing_is_held_back_once_tensorflow_is_there(capfd, monkeypatch):
     with without_greeting():
         os.write(2, b"I0000 now\n")
         assert capfd.readouterr().err == "I0000 now\n"
+
+
+def test_hidden_packages_count_as_not_installed_for_a_while():
+    sys.modules.pop("colorsys", None)
+    with without_packages("colorsys", "json"):
+        assert importlib.util.find_spec("json") is not None, "it is imported already"
+        with pytest.raises(ModuleNotFoundError):
+            importlib.import_module("colorsys")
+    assert importlib.import_module("colorsys")
 
 
 PRINTS = """
