@@ -319,11 +319,4 @@ MUTANTS: list[Mutant] = [
         "if self._computed is None:",
         SHORTCUTS,
     ),
-    Mutant(
-        "what a step of decoding assigns is lost",
-        "zoo/layers/core/graphs.py",
-        "            variable._direct_assign(value)",
-        "            pass",
-        SHORTCUTS,
-    ),
 ]

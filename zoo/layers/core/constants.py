@@ -7,10 +7,6 @@ import contextlib
 from contextvars import ContextVar
 from typing import Any
 
-import keras
-
-from zoo.layers.core.graphs import as_tensor
-
 _constants: ContextVar[dict[int, Any] | None] = ContextVar("constants", default=None)  # by the layer's identity
 
 
@@ -34,19 +30,6 @@ def computed_constants(layers, values=()):
     for layer in layers:
         if id(layer) not in constants:
             constants[id(layer)] = layer.constant()
-    with _set(constants):
-        yield
-
-
-@contextlib.contextmanager
-def read_constants():
-    """Returns a context in which all constants are tensors, so that variables are read now and not in a loop."""
-    with _set(keras.tree.map_structure(as_tensor, _constants.get() or {})):
-        yield
-
-
-@contextlib.contextmanager
-def _set(constants):
     token = _constants.set(constants)
     try:
         yield

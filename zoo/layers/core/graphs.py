@@ -1,6 +1,5 @@
 """Sizes and variables in the graphs of the backends."""
 
-import contextlib
 import functools
 import importlib
 
@@ -51,35 +50,6 @@ def computed_once(name, function, *tensors):
     if key not in results:
         results[key] = function(*tensors)
     return results[key]
-
-
-def as_tensor(value):
-    """Returns the value of a variable of TensorFlow, such as those of an export, and anything else unchanged."""
-    if value is None or keras.backend.backend() != "tensorflow":
-        return value
-    tf = importlib.import_module("tensorflow")
-    return tf.convert_to_tensor(value) if isinstance(value, tf.Variable) else value
-
-
-def read_once(variables):
-    """Returns a context in which variables keep their current values: a loop in a graph reads them before it begins."""
-    if keras.backend.backend() != "tensorflow":
-        return contextlib.nullcontext()
-    tf = importlib.import_module("tensorflow")
-
-    def read():
-        return [(variable, tf.convert_to_tensor(variable.value)) for variable in variables]
-
-    class ReadOnce(keras.StatelessScope):
-        """A scope that returns the values read at its start; an assigned variable is read again."""
-
-        def add_update(self, update):
-            variable, value = update
-            self.state_mapping.pop(id(variable), None)
-            variable._direct_assign(value)
-
-    # In every compute dtype of the calling layer, variables are read in their own dtype and cast on use.
-    return ReadOnce(state_mapping=autocasting("float32", read)())
 
 
 class _Autocast(keras.layers.Layer):

@@ -1,14 +1,12 @@
 """Embeddings whose matrix also computes the logits, and tensors that decoding computes from weights once."""
 
-import contextlib
 from typing import Any, NamedTuple
 
 import keras
 from keras import ops
 
 from zoo.errors import InputError
-from zoo.layers.core.constants import computed_constants, constant_of, read_constants
-from zoo.layers.core.graphs import read_once
+from zoo.layers.core.constants import computed_constants, constant_of
 from zoo.layers.core.kernels import matmul_transposed
 from zoo.row_selection import take
 
@@ -155,14 +153,12 @@ def layers_of_steps(*models: Any) -> list[keras.layers.Layer]:
     return [layer for of_model in layers for layer in of_model if hasattr(layer, "constant")]
 
 
-@contextlib.contextmanager
 def weights_of_steps(*models):
     """Returns a context for decoding, in which tensors that depend only on weights are computed once for all steps.
 
     Tied tables are transposed for the logits (otherwise each product would transpose them, which for a few rows takes
-    longer than the product), the query, key and value projections of self-attention are concatenated, and on TensorFlow
-    variables are read once.
+    longer than the product), and the query, key and value projections of self-attention are concatenated. All other
+    weights are read at each step: to pass a tensor through a loop takes TensorFlow three operations a step, and to read
+    a variable one.
     """
-    weights = [weight for model in models for weight in model.weights]
-    with read_once(weights), computed_constants(layers_of_steps(*models)), read_constants():
-        yield
+    return computed_constants(layers_of_steps(*models))
