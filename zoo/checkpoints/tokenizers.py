@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from zoo.checkpoints.checkpoint import Checkpoint
-from zoo.checkpoints.sentencepiece_writer import described_sentencepiece
+from zoo.checkpoints.sentencepiece_writer import described_sentencepiece, steps_of
 from zoo.checkpoints.vocabulary import NEW, Arrangement
 from zoo.errors import InputError
 from zoo.text import (
@@ -24,6 +24,9 @@ from zoo.text.subwords import read_model
 from zoo.vocabulary import END, PAD, SPECIAL_PIECES, START, UNKNOWN
 
 _CONFIG, _ADDED, _PIECES = "tokenizer_config.json", "added_tokens.json", "spiece.model"
+_DESCRIBED, _SPECIAL_NAMES = "tokenizer.json", "special_tokens_map.json"
+_NO_SPACE = b"\x1a\x02\x18\x00"
+"""The part of a SentencePiece model that overrides `add_dummy_prefix` with false."""
 
 
 def model_kind(model: Mapping[str, Any]) -> str | None:
@@ -189,7 +192,7 @@ def t5_model(checkpoint: Checkpoint) -> bytes:
         InputError: If both are missing, or `tokenizer.json` has steps that SentencePiece lacks.
     """
     if (checkpoint.path / _PIECES).is_file() or not (checkpoint.path / "tokenizer.json").is_file():
-        return checkpoint.file(_PIECES).read_bytes()
+        return spaced_model(checkpoint, _PIECES, can_omit=False)
     path, described = checkpoint.path / "tokenizer.json", checkpoint.json("tokenizer.json")
     try:
         model = described_sentencepiece(path, described, ())
@@ -218,7 +221,7 @@ def reordered_subwords(
     Raises:
         InputError: If the file is missing, or ordinary tokens were added.
     """
-    model = checkpoint.file(name).read_bytes() if model is None else model
+    model = spaced_model(checkpoint, name, can_omit=True) if model is None else model
     processor = read_model(model)
     size = processor.vocab_size()
     named = {}
@@ -234,14 +237,83 @@ def reordered_subwords(
 
 def added_tokens_of(checkpoint: Checkpoint) -> Iterator[tuple[Path, str, int, bool]]:
     """Yields each token that was added to a vocabulary: the file, the token, its id, and whether it is special."""
+    described = (tokenizer_config(checkpoint).get("added_tokens_decoder") or {}).items()
+    marked = {content_of(token): bool(token.get("special")) for _, token in described}
     if (checkpoint.path / _ADDED).is_file():  # does not mark special tokens
+        names = special_names(checkpoint)
         for piece, index in checkpoint.json(_ADDED).items():
-            yield checkpoint.path / _ADDED, piece, index, piece.startswith("<") and piece.endswith(">")
-    for index, token in (tokenizer_config(checkpoint).get("added_tokens_decoder") or {}).items():
-        yield checkpoint.path / _CONFIG, content_of(token), int(index), bool(token.get("special"))
-    if (checkpoint.path / "tokenizer.json").is_file():
-        for token in checkpoint.json("tokenizer.json").get("added_tokens") or []:
-            yield checkpoint.path / "tokenizer.json", token["content"], token["id"], bool(token.get("special"))
+            is_named = piece in names or (piece.startswith("<") and piece.endswith(">"))
+            yield checkpoint.path / _ADDED, piece, index, marked.get(piece, is_named)
+    for index, token in described:
+        yield checkpoint.path / _CONFIG, content_of(token), int(index), marked[content_of(token)]
+    if (checkpoint.path / _DESCRIBED).is_file():
+        for token in checkpoint.json(_DESCRIBED).get("added_tokens") or []:
+            yield checkpoint.path / _DESCRIBED, token["content"], token["id"], bool(token.get("special"))
+
+
+def special_names(checkpoint: Checkpoint) -> set[str]:
+    """Returns the special tokens that `tokenizer_config.json` and `special_tokens_map.json` name."""
+    path = checkpoint.path / _SPECIAL_NAMES
+    names: set[str] = set()
+    for described in (tokenizer_config(checkpoint), checkpoint.json(path.name) if path.is_file() else {}):
+        for key, value in described.items():
+            if key.endswith("_special_tokens"):
+                names |= set(map(content_of, value or ()))
+            elif key.endswith("_token") and isinstance(value, (str, dict)):
+                names.add(content_of(value))
+    return names
+
+
+def spaced_model(checkpoint: Checkpoint, name: str, can_omit: bool) -> bytes:
+    """Returns a SentencePiece model that puts a space before texts, or does not, as the other files describe it.
+
+    Args:
+        checkpoint: The checkpoint.
+        name: The name of the file of the model.
+        can_omit: Whether texts may begin without a space if the model itself adds one.
+
+    Raises:
+        InputError: If the files contradict each other.
+    """
+    model = checkpoint.file(name).read_bytes()
+    configured, adds = tokenizer_config(checkpoint).get("add_prefix_space"), adds_space(model)
+    described = _described_space(checkpoint)
+    expected = adds if configured is None else bool(configured)
+    if expected is not adds and not (adds and can_omit):
+        raise InputError(
+            f"{checkpoint.path / _CONFIG}: add_prefix_space must be {str(adds).lower()}, like {name}, to be imported. "
+            f"Received: {configured!r}."
+        )
+    if described not in (None, expected):
+        raise InputError(
+            f"{checkpoint.path / _DESCRIBED}: pre_tokenizer must put {'a' if expected else 'no'} space before texts, "
+            f"like {name} and add_prefix_space of {_CONFIG}. Received: prepends={described}."
+        )
+    return model if expected is adds else model + _NO_SPACE
+
+
+def adds_space(model: bytes) -> bool:
+    """Returns whether a SentencePiece model puts a space before texts."""
+    processor = read_model(model)
+    return bool(processor.normalize("a") != "a")
+
+
+def _described_space(checkpoint: Checkpoint) -> bool | None:
+    """Returns whether `tokenizer.json` puts a space before texts, or None if there is no such file."""
+    if not (checkpoint.path / _DESCRIBED).is_file():
+        return None
+    described = checkpoint.json(_DESCRIBED)
+    parts = (described.get(part) or {} for part in ("normalizer", "pre_tokenizer"))
+    steps = [step for part in parts for step in steps_of(part)]
+    scheme = {"prepend_scheme": "always", "add_prefix_space": True}
+    return any(
+        step["type"] == "Prepend"
+        or (
+            step["type"] == "Metaspace"
+            and ({**scheme, **step}["prepend_scheme"] != "never" and bool({**scheme, **step}["add_prefix_space"]))
+        )
+        for step in steps
+    )
 
 
 _SENTINELS = 100

@@ -27,9 +27,13 @@ SPECIAL = {
     "gpt_neox": (-1, 0),
     "olmo2": (-1, 290),
     "smollm3": (294, 293),
+    "older/gpt2": (-1, 0),
+    "older/gpt_neox": (-1, 0),
+    "older/qwen2": (-1, 292),
 }
 """The ids of padding and end of families whose ids are not those of Llama."""
-FAMILIES = ("llama", "gemma2", "gemma3_text", "qwen3", "gpt_neox", "olmo2", "phi3", "smollm3")
+OLDER = ("older/gpt2", "older/gpt_neox", "older/llama", "older/qwen2")
+FAMILIES = ("llama", "gemma2", "gemma3_text", "qwen3", "gpt_neox", "olmo2", "phi3", "smollm3", *OLDER)
 
 
 class Imported:
@@ -79,7 +83,8 @@ def test_text_goes_on_as_with_the_reference(family, tmp_path):
 
 @pytest.mark.parametrize("family", nightly_unless(("gpt_neox", "qwen3", "smollm3").__contains__, FAMILIES))
 def test_the_graph_reads_and_writes_as_python_does(family):
-    imported = get_family(family)(Checkpoint(checkpoints.FIXTURES / family))
+    checkpoint = Checkpoint(checkpoints.FIXTURES / family)
+    imported = get_family(checkpoint.config["model_type"])(checkpoint)
     check_graph(imported.tokenizers["text"], checkpoints.expected(family)["texts"])
 
 
@@ -250,6 +255,29 @@ def test_tokenizers_that_we_do_not_have_are_refused(tmp_path):
     tokenizer = zoo.load(tmp_path / "run").tokenizers.text
     rows = [[tokenizer.original_ids[i] for i in row] for row in tokenizer.encode(words["texts"])]
     assert rows == words["token_ids"]
+
+
+METASPACE = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always", "split": False}
+CONFIG, DESCRIBED = "tokenizer_config.json", "tokenizer.json"
+UNSUPPORTED = [
+    ("older/llama", CONFIG, {"add_eos_token": True}, "add_eos_token"),
+    ("gemma2", DESCRIBED, {"pre_tokenizer": METASPACE}, "pre_tokenizer", "no space", "add_prefix_space"),
+    ("gemma2", CONFIG, {"add_prefix_space": True}, "add_prefix_space", "tokenizer.model", "false", "True"),
+    ("older/qwen2", CONFIG, {"tokenizer_class": "CLIPTokenizer"}, "tokenizer_class", "Qwen2Tokenizer", "CLIPTokenizer"),
+    ("older/qwen2", CONFIG, {"add_prefix_space": True}, "add_prefix_space"),
+    ("qwen3", CONFIG, {"add_prefix_space": True}, "add_prefix_space"),
+    ("qwen3", CONFIG, {"add_bos_token": True}, "add_bos_token", "post_processor", "True"),
+    ("smollm3", CONFIG, {"add_bos_token": False}, "add_bos_token", "post_processor", "False"),
+]
+
+
+@pytest.mark.parametrize("number", range(len(UNSUPPORTED)))
+def test_keys_of_tokenizers_that_we_do_not_have_are_refused(number, tmp_path):
+    family, name, changes, *words = UNSUPPORTED[number]
+    path = checkpoints.copy(family, tmp_path / "checkpoint") / name
+    content = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    path.write_text(json.dumps(content | changes), encoding="utf-8")
+    refused(f"hf:{path.parent}", tmp_path / "run", name, *words)
 
 
 def test_each_of_several_ends_ends_a_text(tmp_path):

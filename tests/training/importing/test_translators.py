@@ -19,7 +19,7 @@ from zoo.text import load_tokenizer
 from zoo.vocabulary import START
 
 MANY = ("nllb", "m2m_100", "mbart", "mbart_50")
-FAMILIES = (*MANY, "bart", "umt5", "madlad")
+FAMILIES = (*MANY, "bart", "umt5", "madlad", "older/nllb")
 OF_T5 = ("umt5", "madlad")
 FAST = ("nllb", "bart")
 SEARCHES = {"greedy": {}, "beam": {"no_repeat_ngram": 2}}
@@ -53,7 +53,7 @@ class Imported:
 @pytest.fixture(scope="module")
 def imported(tmp_path_factory):
     """Returns a function that imports a family, once."""
-    return functools.cache(lambda family: Imported(family, tmp_path_factory.mktemp(family)))
+    return functools.cache(lambda family: Imported(family, tmp_path_factory.mktemp(family.replace("/", "-"))))
 
 
 @pytest.mark.parametrize("family", FAMILIES)
