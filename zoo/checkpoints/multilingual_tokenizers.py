@@ -63,7 +63,9 @@ class Subwords:
         names = {ours: self.names[i] for ours, i in enumerate(order.original_ids) if ours > UNKNOWN and i in self.names}
         if start:
             names[START] = start
-        return ReorderedSubwordTokenizer(self.model, ids, names, order.original_ids, self.tidy)
+        tokenizer = ReorderedSubwordTokenizer(self.model, ids, names, order.original_ids)
+        tokenizer.tidy = self.tidy and tokenizer.is_unigram  # `transformers` ignores the option of a BPE
+        return tokenizer
 
 
 def fairseq_subwords(checkpoint: Checkpoint, size: int) -> Subwords:

@@ -257,29 +257,6 @@ def test_tokenizers_that_we_do_not_have_are_refused(tmp_path):
     assert rows == words["token_ids"]
 
 
-METASPACE = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always", "split": False}
-CONFIG, DESCRIBED = "tokenizer_config.json", "tokenizer.json"
-UNSUPPORTED = [
-    ("older/llama", CONFIG, {"add_eos_token": True}, "add_eos_token"),
-    ("gemma2", DESCRIBED, {"pre_tokenizer": METASPACE}, "pre_tokenizer", "no space", "add_prefix_space"),
-    ("gemma2", CONFIG, {"add_prefix_space": True}, "add_prefix_space", "tokenizer.model", "false", "True"),
-    ("older/qwen2", CONFIG, {"tokenizer_class": "CLIPTokenizer"}, "tokenizer_class", "Qwen2Tokenizer", "CLIPTokenizer"),
-    ("older/qwen2", CONFIG, {"add_prefix_space": True}, "add_prefix_space"),
-    ("qwen3", CONFIG, {"add_prefix_space": True}, "add_prefix_space"),
-    ("qwen3", CONFIG, {"add_bos_token": True}, "add_bos_token", "post_processor", "True"),
-    ("smollm3", CONFIG, {"add_bos_token": False}, "add_bos_token", "post_processor", "False"),
-]
-
-
-@pytest.mark.parametrize("number", range(len(UNSUPPORTED)))
-def test_keys_of_tokenizers_that_we_do_not_have_are_refused(number, tmp_path):
-    family, name, changes, *words = UNSUPPORTED[number]
-    path = checkpoints.copy(family, tmp_path / "checkpoint") / name
-    content = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    path.write_text(json.dumps(content | changes), encoding="utf-8")
-    refused(f"hf:{path.parent}", tmp_path / "run", name, *words)
-
-
 def test_each_of_several_ends_ends_a_text(tmp_path):
     folder, expected = checkpoints.copy("llama", tmp_path / "llama"), checkpoints.expected("llama")
     end = json.loads((folder / "config.json").read_text(encoding="utf-8"))["eos_token_id"]
