@@ -10,7 +10,7 @@ import keras
 from training.config.options import DataConfig, TrainingConfig
 from training.config.run_config import RunConfig
 from training.importing.hub import bring, is_repository
-from zoo.checkpoints.accounting import check_every_key, check_tokenizer_files
+from zoo.checkpoints.accounting import check_every_key, check_tokenizer_files, note_generation
 from zoo.checkpoints.checkpoint import Checkpoint
 from zoo.checkpoints.ctranslate2_file import CTranslate2Checkpoint
 from zoo.checkpoints.families import Imported, get_family
@@ -112,6 +112,8 @@ def read_checkpoint(source: str, languages: Mapping[str, str] | None = None) -> 
     _check_languages(source, languages or {}, checkpoint.has_languages)
     if type(checkpoint) is Checkpoint:
         task = get_spec(imported.model).task
+        if task in ("language_model", "seq2seq") and not checkpoint.search:
+            note_generation(checkpoint, task == "seq2seq")
         begins = imported.options.get("start_symbol", False)
         check_tokenizer_files(checkpoint, imported.tokenizers.values(), task, begins)
     return checkpoint, imported

@@ -119,6 +119,43 @@ def search_of(written: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in search.items() if value}
 
 
+def sampling_of(written: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the default sampling of `transformers` for this `generation_config.json`, as decoding options of ours."""
+    search = {"no_repeat_ngram": written.get("no_repeat_ngram_size")}
+    if written.get("do_sample"):
+        temperature, top_k = written.get("temperature"), written.get("top_k")
+        search |= {"temperature": 1.0 if temperature is None else temperature, "top_k": 50 if top_k is None else top_k}
+        search["top_p"] = written.get("top_p") if written.get("top_p") not in _NEUTRAL else None
+    return {name: value for name, value in search.items() if value}
+
+
+_OF_SAMPLING = ("num_beams", "min_p", "top_h", "typical_p", "epsilon_cutoff", "eta_cutoff", "forced_eos_token_id")
+"""Keys that change what a language model writes and have no option for it here, besides `_UNSUPPORTED`."""
+
+
+def note_generation(checkpoint: Checkpoint, is_translator: bool) -> None:
+    """Stores the search of `generation_config.json` in a checkpoint whose family does not check that file.
+
+    Args:
+        checkpoint: The checkpoint.
+        is_translator: Whether it is a translator, not a language model.
+    """
+    path = checkpoint.generation_file
+    if path == checkpoint.config_file:
+        return
+    written = checkpoint.json(path.name)
+    checkpoint.search = search_of(written) if is_translator else sampling_of(written)
+    unknown = {key for key in written if key not in _GENERATION_KEYS and written[key] not in (None, False, [], {})}
+    if written.get(_BAD_WORDS) == [[checkpoint.config.get("pad_token_id")]]:  # never written here
+        unknown.discard(_BAD_WORDS)
+    changing = {*_UNSUPPORTED, *unknown, *(() if is_translator else _OF_SAMPLING)} - {
+        "" if is_translator else "do_sample"
+    }
+    checkpoint.not_followed = {
+        key: value for key, value in written.items() if key in changing and (key in unknown or value not in _NEUTRAL)
+    }
+
+
 def check_every_generation_key(checkpoint: Checkpoint, never: Collection[int]) -> None:
     """Checks that no key of `generation_config.json` is overlooked, and stores its search in the checkpoint.
 

@@ -12,7 +12,7 @@ from support.conversions import assert_same_weights, write
 from support.tiers import nightly_unless
 
 import zoo
-from training.importing.workdir import import_checkpoint
+from training.importing.workdir import import_checkpoint, read_checkpoint
 from zoo.checkpoints.safetensors_file import SafetensorsFile
 from zoo.errors import InputError
 from zoo.text import load_tokenizer
@@ -254,6 +254,17 @@ def test_how_the_software_of_a_checkpoint_searches_is_said(tmp_path):
         "force_end": True,
     }
     assert described["not_followed"] == {"min_length": 56}
+    others = {"repetition_penalty": 1.3, "min_length": 5, "suppress_tokens": [7]}
+    sampling = {"do_sample": True, "temperature": 0.7, "top_p": 0.8, "min_p": 0.1}
+    for family, more, search in (  # whose files are not checked key by key
+        ("older/gpt2", {**sampling, "bad_words_ids": [[8]]}, {"temperature": 0.7, "top_k": 50, "top_p": 0.8}),
+        ("umt5", {"num_beams": 3, "bad_words_ids": [[0]]}, {"rules": "huggingface", "beam_size": 3}),
+    ):
+        other = checkpoints.copy(family, tmp_path / family)
+        (other / GENERATION).write_text(json.dumps({**others, **more}), encoding="utf-8")
+        read, _ = read_checkpoint(f"hf:{other}")
+        expected = {**others, **({"min_p": 0.1, "bad_words_ids": [[8]]} if family == "older/gpt2" else {})}
+        assert (read.search, read.not_followed) == (search, expected)
     card = (tmp_path / "run" / "MODEL_CARD.md").read_text(encoding="utf-8")
     assert "--beam_size 4 --length_penalty 2.0" in card and "--force_end`" in card and "min_length: 56" in card
 
