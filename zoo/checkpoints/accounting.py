@@ -212,6 +212,14 @@ TOKENIZER_ONLY: Mapping[str, tuple[Any, ...]] = {
 """Keys of `tokenizer_config.json` that must have one of these values; the others are read, or have no influence."""
 
 
+_ADDED: Mapping[str, Mapping[str, int]] = {
+    "seq2seq": {"eos_token": END, "unk_token": UNKNOWN},
+    **dict.fromkeys(("classifier", "sentence_encoder"), {"cls_token": START, "sep_token": END}),
+}
+_IN_A_LANGUAGE_MODEL = {"bos_token": START}
+"""Our ids of the special tokens that are in what a model reads, by task; of a language model if it adds its start."""
+
+
 def check_tokenizer_files(checkpoint: Checkpoint, tokenizers: Collection[Tokenizer], task: str, begins: bool) -> None:
     """Checks that `tokenizer_config.json` and `special_tokens_map.json` describe what the tokenizers do.
 
@@ -245,8 +253,7 @@ def check_tokenizer_files(checkpoint: Checkpoint, tokenizers: Collection[Tokeniz
             for key, name in _special_tokens(content):
                 if _is_text(tokenizer, name):
                     raise InputError(f"{path}: {key} must be no word of texts to be imported. Received: {name!r}.")
-            special = {"eos_token": END, "unk_token": UNKNOWN} if task == "seq2seq" else {}
-            for key, ours in ({"bos_token": START} if begins else special).items():
+            for key, ours in (_IN_A_LANGUAGE_MODEL if begins else _ADDED.get(task, {})).items():
                 names = sorted(names_of(checkpoint, tokenizer, ours))
                 if key in content and names and content_of(content[key] or "") not in names:
                     raise InputError(

@@ -7,6 +7,7 @@ from support import checkpoints
 from support.checkpoints import refused
 
 from training.importing.workdir import read_checkpoint
+from zoo.text.word_splits import GPT4, SINGLE_DIGITS
 
 METASPACE = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always", "split": False}
 CONFIG, DESCRIBED = "tokenizer_config.json", "tokenizer.json"
@@ -38,6 +39,7 @@ UNSUPPORTED = [
     ("llama", CONFIG, {"tokenizer_class": "TokenizersBackend", "add_prefix_space": False}, "add_prefix_space"),
     ("llama", CONFIG, {"bos_token": None}, "bos_token", "<s>", "None"),
     ("minilm", CONFIG, {"truncation_side": "left"}, "truncation_side", "'left'"),
+    ("roberta", "special_tokens_map.json", {"cls_token": "<new>"}, "cls_token", "<s>", "'<new>'"),
     ("roberta", CONFIG, {"mask_token": "man"}, "mask_token", "'man'"),
     ("qwen3", CONFIG, {"added_tokens_decoder": {"9": {"content": "horse"}}}, "added_tokens_decoder", "'horse'"),
 ]
@@ -65,6 +67,17 @@ WITHOUT_INFLUENCE = {
     "cls_token": "<new>",
     "additional_special_tokens": ["<extra>"],
 }
+
+
+def test_words_of_a_qwen_are_those_of_its_class_if_no_file_describes_them(tmp_path):
+    path = checkpoints.copy("older/qwen2", tmp_path / "checkpoint") / CONFIG
+    content = json.loads(path.read_text(encoding="utf-8"))
+    for kind in ("Qwen2Tokenizer", None):
+        path.write_text(json.dumps({**content, "tokenizer_class": kind}), encoding="utf-8")
+        _, read = read_checkpoint(f"hf:{path.parent}")
+        assert read.tokenizers["text"].words == GPT4 + SINGLE_DIGITS and read.tokenizers["text"].compose
+    path.write_text(json.dumps({**content, "tokenizer_class": "GPT2Tokenizer"}), encoding="utf-8")
+    refused(f"hf:{path.parent}", tmp_path / "run", "tokenizer_class", "Qwen2Tokenizer", "'GPT2Tokenizer'")
 
 
 def test_spaces_before_punctuation_are_cleaned_up_as_the_file_says(tmp_path):
