@@ -33,8 +33,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--mutate",
         action="store_true",
-        help="change every key of config.json and every step of tokenizer.json instead (with --only ids those alone): "
-        "ours must agree with the reference, or refuse the change by name",
+        help="change every key of config.json, every step of tokenizer.json and every key of tokenizer_config.json and "
+        "special_tokens_map.json instead (with --only ids all but the first): ours must agree with the reference, or "
+        "refuse the change by name",
     )
     parser.add_fresh()
     parser.add_argument("--quick", action="store_true", help="a tenth of the inputs; writes no page")
@@ -55,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.mutate:
         from benchmarks.parity.mutate import FILES, mutate
 
-        files = ["tokenizer.json"] if options.only else list(FILES)
+        files = [name for name in FILES if name != "config.json" or not options.only]
         return mutate(options.pretrained, chosen, files, options.output)
     from benchmarks.parity.command import run
 

@@ -1,16 +1,25 @@
 """Changes the files of checkpoints, and prints whether ours agrees with the reference after each change."""
 
+import functools
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.parity import mutations, tokenizer_mutations
+from benchmarks.parity import mutations, tokenizer_config_mutations, tokenizer_mutations
 from benchmarks.parity.families import Family
 from benchmarks.parity.mutations import UNNAMED, WRONG
 from benchmarks.runner.command import write
 
-FILES = {"config.json": mutations, "tokenizer.json": tokenizer_mutations}
+FILES = {
+    "config.json": mutations.run,
+    "tokenizer.json": tokenizer_mutations.run,
+    **{
+        name: functools.partial(tokenizer_config_mutations.run, name)
+        for name in (tokenizer_config_mutations.CONFIG, tokenizer_config_mutations.SPECIAL)
+    },
+}
+"""Function of a family, the folder of tokenizers and an empty one that returns the outcomes, by the file's name."""
 
 
 def mutate(pretrained: Path, families: Sequence[Family], files: Sequence[str], output: Path | None) -> int:
@@ -26,7 +35,7 @@ def mutate(pretrained: Path, families: Sequence[Family], files: Sequence[str], o
     for family in (family for family in families if family.source == "hf"):
         for name in files:
             with tempfile.TemporaryDirectory() as folder:
-                outcomes = FILES[name].run(family, pretrained, Path(folder))
+                outcomes = FILES[name](family, pretrained, Path(folder))
             if outcomes:
                 tables.append(table(f"{family.name}, {name}", outcomes))
                 print(tables[-1], flush=True)

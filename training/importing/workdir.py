@@ -10,7 +10,7 @@ import keras
 from training.config.options import DataConfig, TrainingConfig
 from training.config.run_config import RunConfig
 from training.importing.hub import bring, is_repository
-from zoo.checkpoints.accounting import check_every_key
+from zoo.checkpoints.accounting import check_every_key, check_tokenizer_files, note_generation
 from zoo.checkpoints.checkpoint import Checkpoint
 from zoo.checkpoints.ctranslate2_file import CTranslate2Checkpoint
 from zoo.checkpoints.families import Imported, get_family
@@ -92,11 +92,31 @@ def _write_source(
         _check_languages(source, languages, False)
         converted = WorkDir(path)
         return _write_converted(workdir, converted, RunConfig.of_workdir(converted), dtype)
-    checkpoint = open_source(source)
-    checkpoint.languages |= languages
-    imported = get_family(checkpoint.config["model_type"])(checkpoint)
-    _check_languages(source, languages, checkpoint.has_languages)
+    checkpoint, imported = read_checkpoint(source, languages)
     return _write(workdir, source, checkpoint, imported, dtype, ignored)
+
+
+def read_checkpoint(source: str, languages: Mapping[str, str] | None = None) -> tuple[Checkpoint, Imported]:
+    """Returns the checkpoint of a SOURCE and what is read of it before the weights: model, options and tokenizers.
+
+    Args:
+        source: See `import_checkpoint`.
+        languages: The codes of the languages that the user chooses, by side.
+
+    Raises:
+        InputError: For a checkpoint that cannot be imported.
+    """
+    checkpoint = open_source(source)
+    checkpoint.languages |= languages or {}
+    imported = get_family(checkpoint.config["model_type"])(checkpoint)
+    _check_languages(source, languages or {}, checkpoint.has_languages)
+    if type(checkpoint) is Checkpoint:
+        task = get_spec(imported.model).task
+        if task in ("language_model", "seq2seq") and not checkpoint.search:
+            note_generation(checkpoint, task == "seq2seq")
+        begins = imported.options.get("start_symbol", False)
+        check_tokenizer_files(checkpoint, imported.tokenizers.values(), task, begins)
+    return checkpoint, imported
 
 
 def _check_languages(source: str, languages: Mapping[str, str], has_languages: bool) -> None:

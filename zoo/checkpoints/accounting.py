@@ -1,10 +1,13 @@
-"""Accounts for every key of `config.json`: its family reads it, it has no influence, or it is refused."""
+"""Accounts for the keys of JSON files: a family reads them, they have no influence, or they are refused."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from zoo.checkpoints.checkpoint import Checkpoint
+from zoo.checkpoints.tokenizers import added_tokens_of, config_files, content_of, is_described, names_of
 from zoo.errors import InputError
+from zoo.text import ByteLevelBPETokenizer, Tokenizer
+from zoo.vocabulary import END, START, UNKNOWN
 
 _KEYS = {
     "describes the file": "_attn_implementation_autoset _commit_hash _name_or_path architectures finetuning_task "
@@ -116,6 +119,43 @@ def search_of(written: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in search.items() if value}
 
 
+def sampling_of(written: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the default sampling of `transformers` for this `generation_config.json`, as decoding options of ours."""
+    search = {"no_repeat_ngram": written.get("no_repeat_ngram_size")}
+    if written.get("do_sample"):
+        temperature, top_k = written.get("temperature"), written.get("top_k")
+        search |= {"temperature": 1.0 if temperature is None else temperature, "top_k": 50 if top_k is None else top_k}
+        search["top_p"] = written.get("top_p") if written.get("top_p") not in _NEUTRAL else None
+    return {name: value for name, value in search.items() if value}
+
+
+_OF_SAMPLING = ("num_beams", "min_p", "top_h", "typical_p", "epsilon_cutoff", "eta_cutoff", "forced_eos_token_id")
+"""Keys that change what a language model writes and have no option for it here, besides `_UNSUPPORTED`."""
+
+
+def note_generation(checkpoint: Checkpoint, is_translator: bool) -> None:
+    """Stores the search of `generation_config.json` in a checkpoint whose family does not check that file.
+
+    Args:
+        checkpoint: The checkpoint.
+        is_translator: Whether it is a translator, not a language model.
+    """
+    path = checkpoint.generation_file
+    if path == checkpoint.config_file:
+        return
+    written = checkpoint.json(path.name)
+    checkpoint.search = search_of(written) if is_translator else sampling_of(written)
+    unknown = {key for key in written if key not in _GENERATION_KEYS and written[key] not in (None, False, [], {})}
+    if written.get(_BAD_WORDS) == [[checkpoint.config.get("pad_token_id")]]:  # never written here
+        unknown.discard(_BAD_WORDS)
+    changing = {*_UNSUPPORTED, *unknown, *(() if is_translator else _OF_SAMPLING)} - {
+        "" if is_translator else "do_sample"
+    }
+    checkpoint.not_followed = {
+        key: value for key, value in written.items() if key in changing and (key in unknown or value not in _NEUTRAL)
+    }
+
+
 def check_every_generation_key(checkpoint: Checkpoint, never: Collection[int]) -> None:
     """Checks that no key of `generation_config.json` is overlooked, and stores its search in the checkpoint.
 
@@ -139,3 +179,113 @@ def check_every_generation_key(checkpoint: Checkpoint, never: Collection[int]) -
             continue
         accepted = f"{[[i] for i in sorted(never)]}, never written here" if key == _BAD_WORDS else "left out"
         raise InputError(f"{path}: {key} must be {accepted}: it is not supported. Received: {key}={value!r:.200}.")
+
+
+_DECODERS = "CodeLlamaTokenizer GPT2Tokenizer GPTNeoXTokenizer GemmaTokenizer LlamaTokenizer Qwen2Tokenizer"
+_WORDPIECE, _UNIGRAM = "BertTokenizer DistilBertTokenizer", "MT5Tokenizer T5Tokenizer"
+TOKENIZER_CLASSES: Mapping[str, tuple[str, ...]] = {
+    model_type: tuple(classes.split())
+    for model_type, classes in {
+        "bart": "BartTokenizer RobertaTokenizer",
+        "bert": _WORDPIECE,
+        "distilbert": _WORDPIECE,
+        "gpt2": "GPT2Tokenizer",
+        "gpt_neox": "GPTNeoXTokenizer",
+        "m2m_100": "M2M100Tokenizer NllbTokenizer",
+        "marian": "MarianTokenizer",
+        "mbart": "MBart50Tokenizer MBartTokenizer",
+        "mpnet": "MPNetTokenizer",
+        "roberta": "RobertaTokenizer",
+        "xlm-roberta": "XLMRobertaTokenizer",
+        **dict.fromkeys(("t5", "mt5", "umt5"), _UNIGRAM),
+        **dict.fromkeys(("gemma", "gemma2", "gemma3_text", "llama", "mistral", "olmo2", "phi3", "smollm3"), _DECODERS),
+        **dict.fromkeys(("qwen2", "qwen3"), "LlamaTokenizer Qwen2Tokenizer"),
+    }.items()
+}
+"""The classes of tokenizers in `transformers` that read texts as a family does, without `Fast` at their ends."""
+_BYTE_LEVEL = ("GPT2Tokenizer", "GPTNeoXTokenizer", "Qwen2Tokenizer")
+_CLASSES = {name for names in TOKENIZER_CLASSES.values() for name in names}
+TOKENIZER_ONLY: Mapping[str, tuple[Any, ...]] = {
+    "extra_options": ({}, None),
+    "sp_model_kwargs": ({}, None),
+}
+"""Keys of `tokenizer_config.json` that must have one of these values; the others are read, or have no influence."""
+
+
+_ADDED: Mapping[str, Mapping[str, int]] = {
+    "seq2seq": {"eos_token": END, "unk_token": UNKNOWN},
+    **dict.fromkeys(("classifier", "sentence_encoder"), {"cls_token": START, "sep_token": END}),
+}
+_IN_A_LANGUAGE_MODEL = {"bos_token": START}
+"""Our ids of the special tokens that are in what a model reads, by task; of a language model if it adds its start."""
+
+
+def check_tokenizer_files(checkpoint: Checkpoint, tokenizers: Collection[Tokenizer], task: str, begins: bool) -> None:
+    """Checks that `tokenizer_config.json` and `special_tokens_map.json` describe what the tokenizers do.
+
+    Args:
+        checkpoint: The checkpoint.
+        tokenizers: Its tokenizers.
+        task: The task of the model.
+        begins: Whether a language model adds its start token before texts.
+
+    Raises:
+        InputError: For a class of another family, an option that is not supported, another start or end token, an
+            ordinary word among the special tokens, or an added token that `tokenizer.json` lacks.
+    """
+    for path, content in config_files(checkpoint):
+        expected = TOKENIZER_CLASSES.get(checkpoint.config["model_type"], ())
+        if not all(isinstance(tokenizer, ByteLevelBPETokenizer) for tokenizer in tokenizers):
+            expected = tuple(name for name in expected if name not in _BYTE_LEVEL)
+        kind = str(content.get("tokenizer_class") or "").removesuffix("Fast")
+        if kind in _CLASSES - {*expected}:
+            raise InputError(
+                f"{path}: tokenizer_class must be {' or '.join(expected)} to be imported. Received: {kind!r}."
+            )
+        for key, values in TOKENIZER_ONLY.items():
+            if content.get(key) not in values:
+                raise InputError(
+                    f"{path}: {key} must be {values[0]!r} to be imported. Received: {content[key]!r:.200}."
+                )
+        if content.get("truncation_side") == "left" and task != "language_model":  # whose prompts are not cut
+            raise InputError(f"{path}: truncation_side must be 'right' to be imported. Received: 'left'.")
+        for tokenizer in tokenizers:
+            for key, name in _special_tokens(content):
+                if _is_text(tokenizer, name):
+                    raise InputError(f"{path}: {key} must be no word of texts to be imported. Received: {name!r}.")
+            for key, ours in (_IN_A_LANGUAGE_MODEL if begins else _ADDED.get(task, {})).items():
+                names = sorted(names_of(checkpoint, tokenizer, ours))
+                if key in content and names and content_of(content[key] or "") not in names:
+                    raise InputError(
+                        f"{path}: {key} must be {' or '.join(names)}, the token of the model. "
+                        f"Received: {content[key]!r:.200}."
+                    )
+    if not is_described(checkpoint):
+        return
+    for tokenizer in tokenizers:
+        for path, token, _, is_special in added_tokens_of(checkpoint):
+            known = tokenizer.added_ids if isinstance(tokenizer, ByteLevelBPETokenizer) else ()
+            if not is_special and token not in known:
+                raise InputError(
+                    f"{path}: added_tokens_decoder must have only the tokens of tokenizer.json to be imported. "
+                    f"Received: {token!r}."
+                )
+
+
+def _special_tokens(content: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yields key and text of each special token that a file names."""
+    for key, value in content.items():
+        if key.endswith("_special_tokens") and isinstance(value, list):
+            yield from ((key, content_of(token)) for token in value)
+        elif key.endswith("_token") and isinstance(value, (str, dict)):
+            yield key, content_of(value)
+        elif key == "added_tokens_decoder":
+            yield from ((key, content_of(token)) for token in value.values() if token.get("special"))
+
+
+def _is_text(tokenizer: Tokenizer, name: str) -> bool:
+    """Returns whether a text is a single ordinary token; pieces such as `<mask>` may be that, too."""
+    if name[:1] == "<" and not isinstance(tokenizer, ByteLevelBPETokenizer):
+        return False
+    (row,) = tokenizer.encode([name])
+    return len(row) == 1 and row[0] > UNKNOWN

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo.checkpoints.checkpoint import Checkpoint
-from zoo.checkpoints.tokenizers import check_added, model_kind, tokenizer_config
+from zoo.checkpoints.tokenizers import added_tokens_of, content_of, model_kind, tokenizer_config
 from zoo.checkpoints.vocabulary import Arrangement
 from zoo.errors import InputError
 from zoo.text import ByteLevelBPETokenizer
@@ -47,18 +47,54 @@ def byte_level(checkpoint: Checkpoint, order: Arrangement, special: Collection[i
     Raises:
         InputError: If the files are missing or contradict each other, or split text in an unsupported way.
     """
-    if (checkpoint.path / DESCRIBED).is_file():
-        return described_byte_level(checkpoint.path / DESCRIBED, checkpoint.json(DESCRIBED), order, special)
-    vocabulary = checkpoint.json("vocab.json")
-    lines = checkpoint.file("merges.txt").read_text(encoding="utf-8").split("\n")
-    merges = [line.split(" ") for line in lines if line and not line.startswith("#version")]
-    check_added(checkpoint, vocabulary)
+    is_described = (checkpoint.path / DESCRIBED).is_file()
+    path = checkpoint.path / DESCRIBED if is_described else checkpoint.path
+    described = checkpoint.json(DESCRIBED) if is_described else _older_files(checkpoint)
+    tokenizer = described_byte_level(path, described, order, special)
     if tokenizer_config(checkpoint).get("add_prefix_space"):
         raise InputError(
             f"{checkpoint.path / 'tokenizer_config.json'}: add_prefix_space must be false to be imported. "
             "Received: true."
         )
-    return _byte_level_bpe(checkpoint.path, order, vocabulary, merges, special)
+    return tokenizer
+
+
+_QWEN = "Qwen2Tokenizer"
+_WORDS_OF = {**dict.fromkeys(("GPT2Tokenizer", "RobertaTokenizer", "BartTokenizer"), GPT2), _QWEN: GPT4 + SINGLE_DIGITS}
+_CLASSES = {"qwen2": _QWEN, "qwen3": _QWEN}
+
+
+def _older_files(checkpoint: Checkpoint) -> dict[str, Any]:
+    """Returns what `tokenizer.json` would contain for `vocab.json` and `merges.txt` and the files of added tokens.
+
+    The class of the tokenizer decides how texts are split into words.
+    """
+    vocabulary = checkpoint.json("vocab.json")
+    lines = checkpoint.file("merges.txt").read_text(encoding="utf-8").split("\n")
+    merges = [line.split(" ") for line in lines if line and not line.startswith("#version")]
+    config, model_type = tokenizer_config(checkpoint), checkpoint.config.get("model_type", "")
+    kind = str(config.get("tokenizer_class") or _CLASSES.get(model_type, "GPT2Tokenizer")).removesuffix("Fast")
+    if kind not in _WORDS_OF:
+        raise InputError(
+            f"{checkpoint.path / 'tokenizer_config.json'}: tokenizer_class must be one of {', '.join(_WORDS_OF)} "
+            f"without {DESCRIBED}. Received: {kind!r}."
+        )
+    flags = {
+        content_of(token): token
+        for token in (config.get("added_tokens_decoder") or {}).values()
+        if isinstance(token, dict)
+    }
+    tokens = {token: (index, is_special) for _, token, index, is_special in added_tokens_of(checkpoint)}
+    return {
+        "normalizer": {"type": "NFC"} if kind == _QWEN else None,
+        "pre_tokenizer": _steps(_WORDS_OF[kind]),
+        "decoder": _LEVELS,
+        "model": {"type": "BPE", "vocab": vocabulary, "merges": merges},
+        "added_tokens": [
+            {**flags.get(token, {}), "id": index, "content": token, "special": is_special}
+            for token, (index, is_special) in tokens.items()
+        ],
+    }
 
 
 def described_byte_level(

@@ -32,17 +32,32 @@ def text_tokenizer(checkpoint: Checkpoint, order: Arrangement) -> Tokenizer:
 def begins_texts(checkpoint: Checkpoint, start: int) -> bool:
     """Returns whether the tokenizer of a decoder adds the start token before texts.
 
-    The `post_processor` of `tokenizer.json` decides, or otherwise `add_bos_token` of `tokenizer_config.json`.
+    The `post_processor` of `tokenizer.json` describes it, or otherwise `add_bos_token` of `tokenizer_config.json`.
 
     Args:
         checkpoint: The checkpoint.
         start: The original id of the start token.
 
     Raises:
-        InputError: If it adds other tokens.
+        InputError: If it adds other tokens, or the files contradict each other.
     """
+    config, path = tokenizer_config(checkpoint), checkpoint.path / "tokenizer_config.json"
+    if config.get("add_eos_token"):
+        raise InputError(f"{path}: add_eos_token must be false to be imported. Received: true.")
+    configured = config.get("add_bos_token")
     if not (checkpoint.path / DESCRIBED).is_file():
-        return bool(tokenizer_config(checkpoint).get("add_bos_token", (checkpoint.path / _MODEL).is_file()))
+        return (checkpoint.path / _MODEL).is_file() if configured is None else bool(configured)
+    begins = _described_start(checkpoint, start)
+    if configured not in (None, begins):
+        raise InputError(
+            f"{path}: add_bos_token must be {str(begins).lower()}, like post_processor of {DESCRIBED}. "
+            f"Received: {configured!r}."
+        )
+    return begins
+
+
+def _described_start(checkpoint: Checkpoint, start: int) -> bool:
+    """Returns whether `tokenizer.json` adds the start token; raises InputError if it adds other tokens."""
     processor: Mapping[str, Any] = checkpoint.json(DESCRIBED).get("post_processor") or {}
     step = adding_step(processor)
     if not step:

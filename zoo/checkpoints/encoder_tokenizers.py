@@ -10,6 +10,7 @@ from zoo.checkpoints.tokenizers import (
     added_token_error,
     added_tokens_of,
     check_special,
+    check_special_name,
     content_of,
     tokenizer_config,
 )
@@ -54,11 +55,13 @@ def special_ids(checkpoint: Checkpoint, size: int) -> list[int]:
     """Returns the ids of the special pieces in the order of `NAMES`; raises InputError as `roberta_tokenizer` does."""
     config = _check_prefix(checkpoint, False)
     names = {key: content_of(config.get(key) or name) for key, name in NAMES.items()}
+    for key, name in names.items():
+        check_special_name(checkpoint, key, name)
     path, vocabulary = _vocabulary(checkpoint, names)
-    for name in names.values():
+    for key, name in names.items():
         if name not in vocabulary:
             raise InputError(
-                f"{path}: {unknown_name('piece', name, vocabulary)} Expected the special pieces of RoBERTa."
+                f"{path}: {key}: {unknown_name('piece', name, vocabulary)} Expected the special pieces of RoBERTa."
             )
     ids = [vocabulary[name] for name in names.values()]
     if max(ids) >= size:

@@ -63,7 +63,9 @@ class Subwords:
         names = {ours: self.names[i] for ours, i in enumerate(order.original_ids) if ours > UNKNOWN and i in self.names}
         if start:
             names[START] = start
-        return ReorderedSubwordTokenizer(self.model, ids, names, order.original_ids, self.tidy)
+        tokenizer = ReorderedSubwordTokenizer(self.model, ids, names, order.original_ids)
+        tokenizer.tidy = self.tidy and tokenizer.is_unigram  # `transformers` ignores the option of a BPE
+        return tokenizer
 
 
 def fairseq_subwords(checkpoint: Checkpoint, size: int) -> Subwords:
@@ -169,11 +171,12 @@ def m2m_tokenizer(checkpoint: Checkpoint, order: Arrangement, size: int) -> tupl
         raise InputError(f"{checkpoint.path / 'vocab.json'}: the first pieces must be {NAMES}. Received: {special}.")
     names = {i: f"__{code}__" for code, i in codes.items()}
     pieces = {i: piece for piece, i in vocabulary.items()}
+    table = {**pieces, **names}
     for path, token, index, _ in added_tokens_of(checkpoint):
-        if {**pieces, **names}.get(index) != token:
+        if table.get(index) != token:
             raise added_token_error(path, token)
     controls = [ours for ours, i in enumerate(order.original_ids) if ours > UNKNOWN and (i not in pieces or i in NAMES)]
-    texts = order.pieces([{**pieces, **names}.get(i, UNUSED) for i in range(size)])
+    texts = order.pieces([table.get(i, UNUSED) for i in range(size)])
     model = checkpoint.file(_MODEL).read_bytes()
     tidy = bool(config.get("clean_up_tokenization_spaces", False))
     return MappedSubwordTokenizer(model, texts, order.original_ids, tidy, controls, has_codes=False), codes
@@ -202,7 +205,8 @@ def chosen_language(checkpoint: Checkpoint, side: str, codes: Mapping[str, int],
     shown = ", ".join([*codes][:5]) + (f" and {len(codes) - 5} more" if len(codes) > 5 else "")
     if language is None:
         raise InputError(
-            f"{checkpoint.path} has no default language: --{side}_language must be one of {len(codes)}, {shown}."
+            f"{checkpoint.path} has no default language ({option} of {_CONFIG}): --{side}_language must be one of "
+            f"{len(codes)}, {shown}."
         )
     if language not in codes:
         where = f"--{side}_language" if requested else f"{checkpoint.path / _CONFIG}: {option}"

@@ -114,7 +114,7 @@ def _rules(path: Path, described: Mapping[str, Any]) -> tuple[bytes, bool]:
 
     All other steps must be those of SentencePiece: a space before texts, single spaces, and none around texts.
     """
-    steps, splits = list(_steps(described.get("normalizer"))), list(_steps(described.get("pre_tokenizer")))
+    steps, splits = list(steps_of(described.get("normalizer"))), list(steps_of(described.get("pre_tokenizer")))
     charsmap, squeezes, splits_at_white = b"", False, False
     for step in steps:
         if step["type"] == "Precompiled" and not charsmap:
@@ -156,13 +156,13 @@ def _unknown_step(path: Path, part: str, step: Mapping[str, Any]) -> InputError:
     return InputError(f"{path}: {part} has a step that SentencePiece lacks. Received: {dict(step)!r:.200}.")
 
 
-def _steps(part: Mapping[str, Any] | None) -> Iterator[Mapping[str, Any]]:
+def steps_of(part: Mapping[str, Any] | None) -> Iterator[Mapping[str, Any]]:
     """Yields the steps of a normalizer or pre-tokenizer."""
     if not part:
         return
     if part["type"] == "Sequence":
         for step in part.get("normalizers") or part.get("pretokenizers") or ():
-            yield from _steps(step)
+            yield from steps_of(step)
     else:
         yield part
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from zoo.checkpoints.checkpoint import Checkpoint
-from zoo.checkpoints.sentencepiece_writer import described_sentencepiece
+from zoo.checkpoints.sentencepiece_writer import described_sentencepiece, steps_of
 from zoo.checkpoints.vocabulary import NEW, Arrangement
 from zoo.errors import InputError
 from zoo.text import (
@@ -24,6 +24,13 @@ from zoo.text.subwords import read_model
 from zoo.vocabulary import END, PAD, SPECIAL_PIECES, START, UNKNOWN
 
 _CONFIG, _ADDED, _PIECES = "tokenizer_config.json", "added_tokens.json", "spiece.model"
+_DESCRIBED, _SPECIAL_NAMES = "tokenizer.json", "special_tokens_map.json"
+_NO_SPACE = b"\x1a\x02\x18\x00"
+"""The part of a SentencePiece model that overrides `add_dummy_prefix` with false."""
+
+
+FOLLOWING = ("PreTrainedTokenizer", "TokenizersBackend")
+"""Classes of tokenizers, without `Fast` at their ends, that follow `tokenizer.json` or the model in everything."""
 
 
 def model_kind(model: Mapping[str, Any]) -> str | None:
@@ -58,7 +65,10 @@ def check_added(checkpoint: Checkpoint, vocabulary: Mapping[str, int]) -> None:
 
 def added_token_error(path: Path, token: str) -> InputError:
     """Returns the error for a token that a file adds to a vocabulary."""
-    return InputError(f"{path}: tokens that are added to the vocabulary are not supported. Received: {token!r}.")
+    return InputError(
+        f"{path}: tokens that are added to the vocabulary (added_tokens or added_tokens_decoder) are not supported. "
+        f"Received: {token!r}."
+    )
 
 
 def mapped_subwords(
@@ -189,7 +199,7 @@ def t5_model(checkpoint: Checkpoint) -> bytes:
         InputError: If both are missing, or `tokenizer.json` has steps that SentencePiece lacks.
     """
     if (checkpoint.path / _PIECES).is_file() or not (checkpoint.path / "tokenizer.json").is_file():
-        return checkpoint.file(_PIECES).read_bytes()
+        return spaced_model(checkpoint, _PIECES, can_omit=False)
     path, described = checkpoint.path / "tokenizer.json", checkpoint.json("tokenizer.json")
     try:
         model = described_sentencepiece(path, described, ())
@@ -200,12 +210,14 @@ def t5_model(checkpoint: Checkpoint) -> bytes:
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"{path} is damaged, or not a tokenizer.json ({type(error).__name__}: {error}).") from None
     if unknown != (expected := content_of(tokenizer_config(checkpoint).get("unk_token") or "<unk>")):
-        raise InputError(f"{path}: model.unk_id must be that of {expected}. Received: that of {unknown}.")
+        raise InputError(
+            f"{path}: model.unk_id must be that of {expected} (unk_token of {_CONFIG}). Received: that of {unknown}."
+        )
     return model
 
 
 def reordered_subwords(
-    checkpoint: Checkpoint, name: str, order: Arrangement, model: bytes | None = None
+    checkpoint: Checkpoint, name: str, order: Arrangement, model: bytes | None = None, tidy: bool = False
 ) -> ReorderedSubwordTokenizer:
     """Returns the tokenizer of a SentencePiece model, to which a checkpoint may have added special tokens.
 
@@ -214,11 +226,12 @@ def reordered_subwords(
         name: The name of the file.
         order: Our order of the ids.
         model: The model. Default: the content of the file.
+        tidy: Whether decoding removes spaces before English punctuation.
 
     Raises:
         InputError: If the file is missing, or ordinary tokens were added.
     """
-    model = checkpoint.file(name).read_bytes() if model is None else model
+    model = spaced_model(checkpoint, name, can_omit=True) if model is None else model
     processor = read_model(model)
     size = processor.vocab_size()
     named = {}
@@ -229,19 +242,111 @@ def reordered_subwords(
             raise added_token_error(path, piece)
         named[index] = piece
     names = {ours: named[i] for ours, i in enumerate(order.original_ids) if i >= size and i in named and ours <= END}
-    return ReorderedSubwordTokenizer(model, [i if i < size else NEW for i in order.original_ids], names)
+    return ReorderedSubwordTokenizer(model, [i if i < size else NEW for i in order.original_ids], names, tidy=tidy)
 
 
 def added_tokens_of(checkpoint: Checkpoint) -> Iterator[tuple[Path, str, int, bool]]:
     """Yields each token that was added to a vocabulary: the file, the token, its id, and whether it is special."""
+    described = (tokenizer_config(checkpoint).get("added_tokens_decoder") or {}).items()
+    marked = {content_of(token): bool(token.get("special")) for _, token in described}
     if (checkpoint.path / _ADDED).is_file():  # does not mark special tokens
+        names = special_names(checkpoint)
         for piece, index in checkpoint.json(_ADDED).items():
-            yield checkpoint.path / _ADDED, piece, index, piece.startswith("<") and piece.endswith(">")
-    for index, token in (tokenizer_config(checkpoint).get("added_tokens_decoder") or {}).items():
-        yield checkpoint.path / _CONFIG, content_of(token), int(index), bool(token.get("special"))
-    if (checkpoint.path / "tokenizer.json").is_file():
-        for token in checkpoint.json("tokenizer.json").get("added_tokens") or []:
-            yield checkpoint.path / "tokenizer.json", token["content"], token["id"], bool(token.get("special"))
+            is_named = piece in names or (piece.startswith("<") and piece.endswith(">"))
+            yield checkpoint.path / _ADDED, piece, index, marked.get(piece, is_named)
+    for index, token in described:
+        yield checkpoint.path / _CONFIG, content_of(token), int(index), marked[content_of(token)]
+    if (checkpoint.path / _DESCRIBED).is_file():
+        for token in checkpoint.json(_DESCRIBED).get("added_tokens") or []:
+            yield checkpoint.path / _DESCRIBED, token["content"], token["id"], bool(token.get("special"))
+
+
+def config_files(checkpoint: Checkpoint) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Yields the files that name special tokens, and their contents."""
+    for name in (_CONFIG, _SPECIAL_NAMES):
+        if (checkpoint.path / name).is_file():
+            yield checkpoint.path / name, checkpoint.json(name)
+
+
+def is_described(checkpoint: Checkpoint) -> bool:
+    """Returns whether there is a `tokenizer.json`."""
+    return (checkpoint.path / _DESCRIBED).is_file()
+
+
+def names_of(checkpoint: Checkpoint, tokenizer: Tokenizer, ours: int) -> set[str]:
+    """Returns the names of one of our special ids in the files of a checkpoint; none if they lack it."""
+    index = original_ids_of(tokenizer)[ours]
+    names = {token for _, token, i, _ in added_tokens_of(checkpoint) if i == index}
+    if (checkpoint.path / "vocab.json").is_file():
+        names |= {piece for piece, i in checkpoint.json("vocab.json").items() if i == index}
+    if isinstance(tokenizer, ReorderedSubwordTokenizer) and (piece := tokenizer.model_ids[ours]) >= 0:
+        names.add(read_model(tokenizer.model).id_to_piece(piece))
+    return names
+
+
+def special_names(checkpoint: Checkpoint) -> set[str]:
+    """Returns the special tokens that `tokenizer_config.json` and `special_tokens_map.json` name."""
+    names: set[str] = set()
+    for _, described in config_files(checkpoint):
+        for key, value in described.items():
+            if key.endswith("_special_tokens") and isinstance(value, list):
+                names |= set(map(content_of, value))
+            elif key.endswith("_token") and isinstance(value, (str, dict)):
+                names.add(content_of(value))
+    return names
+
+
+def spaced_model(checkpoint: Checkpoint, name: str, can_omit: bool) -> bytes:
+    """Returns a SentencePiece model that puts a space before texts, or does not, as the other files describe it.
+
+    Args:
+        checkpoint: The checkpoint.
+        name: The name of the file of the model.
+        can_omit: Whether texts may begin without a space if the model itself adds one.
+
+    Raises:
+        InputError: If the files contradict each other.
+    """
+    model = checkpoint.file(name).read_bytes()
+    configured, adds = tokenizer_config(checkpoint).get("add_prefix_space"), adds_space(model)
+    described = _described_space(checkpoint)
+    expected = adds if configured is None else bool(configured)
+    kind = str(tokenizer_config(checkpoint).get("tokenizer_class") or "").removesuffix("Fast")
+    if expected is not adds and (not (adds and can_omit) or kind in FOLLOWING):
+        raise InputError(
+            f"{checkpoint.path / _CONFIG}: add_prefix_space must be {str(adds).lower()}, like {name}, to be imported. "
+            f"Received: {configured!r}."
+        )
+    if described not in (None, expected):
+        raise InputError(
+            f"{checkpoint.path / _DESCRIBED}: pre_tokenizer must put {'a' if expected else 'no'} space before texts, "
+            f"like {name} and add_prefix_space of {_CONFIG}. Received: prepends={described}."
+        )
+    return model if expected is adds else model + _NO_SPACE
+
+
+def adds_space(model: bytes) -> bool:
+    """Returns whether a SentencePiece model puts a space before texts."""
+    processor = read_model(model)
+    return bool(processor.normalize("a") != "a")
+
+
+def _described_space(checkpoint: Checkpoint) -> bool | None:
+    """Returns whether `tokenizer.json` puts a space before texts, or None if there is no such file."""
+    if not (checkpoint.path / _DESCRIBED).is_file():
+        return None
+    described = checkpoint.json(_DESCRIBED)
+    parts = (described.get(part) or {} for part in ("normalizer", "pre_tokenizer"))
+    steps = [step for part in parts for step in steps_of(part)]
+    scheme = {"prepend_scheme": "always", "add_prefix_space": True}
+    return any(
+        step["type"] == "Prepend"
+        or (
+            step["type"] == "Metaspace"
+            and ({**scheme, **step}["prepend_scheme"] != "never" and bool({**scheme, **step}["add_prefix_space"]))
+        )
+        for step in steps
+    )
 
 
 _SENTINELS = 100
@@ -272,6 +377,7 @@ def t5_files(tokenizers: Mapping[str, Tokenizer], tables: Sequence[np.ndarray]) 
     config = {
         "tokenizer_class": "T5Tokenizer",
         "extra_ids": _SENTINELS if has_sentinels else 0,
+        "clean_up_tokenization_spaces": source.tidy,
         **{f"{name}_token": model.id_to_piece(ids[ours]) for name, ours in names.items()},
     }
     return {"spiece.model": source.model, "tokenizer_config.json": config}, order
@@ -295,8 +401,22 @@ def check_special(path: Path, processor: Mapping[str, Any], start: str, end: str
         around = [parts[0], parts[-1]] if len(parts) == 3 else parts
     if around != [start, end]:
         raise InputError(
-            f"{path}: post_processor must add {start} before and {end} after a text to be imported. "
+            f"{path}: post_processor must add {start} (cls_token) before and {end} (sep_token) after a text to be "
+            "imported. "
             f"Received: {json.dumps(processor)[:200]}."
+        )
+
+
+def check_special_name(checkpoint: Checkpoint, key: str, token: Any) -> None:
+    """Checks that a special token of an encoder is no word.
+
+    Raises:
+        InputError: If it is one, or null.
+    """
+    name = content_of(token) if isinstance(token, (str, dict)) else ""
+    if name[:1] not in ("[", "<"):
+        raise InputError(
+            f"{checkpoint.path / _CONFIG}: {key} must be a special token, such as [SEP] or </s>. Received: {token!r}."
         )
 
 

@@ -6,9 +6,11 @@ from typing import Any
 
 from zoo.checkpoints.checkpoint import Checkpoint
 from zoo.checkpoints.tokenizers import (
+    FOLLOWING,
     added_token_error,
     check_added,
     check_special,
+    check_special_name,
     content_of,
     model_kind,
     tokenizer_config,
@@ -27,6 +29,12 @@ _WORDPIECE: dict[str, dict[str, object]] = {
     "normalizer": {"type": "BertNormalizer", "clean_text": True},
     "pre_tokenizer": {"type": "BertPreTokenizer"},
 }
+_NORMALIZER = (
+    ("do_lower_case", "lowercase", True),
+    ("strip_accents", "strip_accents", None),
+    ("tokenize_chinese_chars", "handle_chinese_chars", True),
+)
+"""Keys of `tokenizer_config.json`, options of the normalizer in `tokenizer.json` that they override, and defaults."""
 
 
 def wordpiece(
@@ -42,9 +50,17 @@ def wordpiece(
     Raises:
         InputError: If the files are missing, are not a WordPiece tokenizer like BERT's, or do not match the model.
     """
-    config = {**names, **tokenizer_config(checkpoint)}
+    written = tokenizer_config(checkpoint)
+    config = {**names, **written}
+    for key in names:
+        check_special_name(checkpoint, key, config[key])
     if (checkpoint.path / "tokenizer.json").is_file():
-        return described_wordpiece(checkpoint.path / "tokenizer.json", checkpoint.json("tokenizer.json"), config, size)
+        described = checkpoint.json("tokenizer.json")
+        kind = str(written.get("tokenizer_class") or "").removesuffix("Fast")
+        if written and kind not in FOLLOWING and described.get("normalizer"):  # other classes have their own steps
+            options = {ours: written.get(key, default) for key, ours, default in _NORMALIZER}
+            described = {**described, "normalizer": {**described["normalizer"], **options}}
+        return described_wordpiece(checkpoint.path / "tokenizer.json", described, config, size)
     path = checkpoint.file("vocab.txt")
     lines = path.read_bytes().decode("utf-8", "replace").split("\n")
     vocabulary = {line.removesuffix("\r"): index for index, line in enumerate(lines) if line or index + 1 < len(lines)}
@@ -103,9 +119,11 @@ def _wordpiece(
     longest: int = 100,
 ) -> tuple[WordPieceTokenizer, Arrangement]:
     names = {key: content_of(config.get(key, name)) for key, name in BERT_NAMES.items()}
-    for name in names.values():
+    for key, name in names.items():
         if name not in vocabulary:
-            raise InputError(f"{path}: {unknown_name('piece', name, vocabulary)} Expected the special pieces of BERT.")
+            raise InputError(
+                f"{path}: {key}: {unknown_name('piece', name, vocabulary)} Expected the special pieces of BERT."
+            )
     if beyond := [piece for piece, index in vocabulary.items() if index >= size]:
         raise InputError(f"{path}: the model has no token for {beyond[0]!r} of the vocabulary.")
     pad, start, end, unknown = (vocabulary[name] for name in names.values())

@@ -28,6 +28,27 @@ def test_every_key_is_left_out_and_set_to_other_values():
 
 @pytest.mark.weekly
 @optional
+def test_keys_of_tokenizers_are_left_out_and_set_to_other_values():
+    from benchmarks.parity.mutations import LEFT_OUT
+    from benchmarks.parity.tokenizer_config_mutations import CONFIG, SPECIAL, changes, texts_of_all_kinds
+
+    content = {"legacy": True, "eos_token": "</s>", "added_tokens_decoder": {"2": {"content": "</s>", "special": True}}}
+    found = {}
+    for key, value in changes(content, CONFIG, {"man": 7}, 9):
+        found.setdefault(key, []).append(value)
+    assert {key for key, values in found.items() if LEFT_OUT in values} == {*content}
+    assert found["legacy"] == [LEFT_OUT, False] and [True, False] == found["add_eos_token"]
+    assert {"man", "<new>", None} <= {value for value in found["eos_token"] if not isinstance(value, dict)} - {LEFT_OUT}
+    words = [value["7"] for value in found["added_tokens_decoder"] if value is not LEFT_OUT and "7" in value]
+    assert len(words) == 6 and sum(word["lstrip"] for word in words) == 1
+    others = {key for key, _ in changes({}, SPECIAL, {"man": 7}, 9)}
+    assert "legacy" not in others and {"pad_token", "additional_special_tokens"} <= others
+    texts = texts_of_all_kinds()
+    assert len({*texts}) == 200 and any(text.startswith(" ") for text in texts)
+
+
+@pytest.mark.weekly
+@optional
 def test_ours_agrees_or_refuses_by_name(tmp_path, capsys):
     output = tmp_path / "tables.md"
     words = ["--pretrained", str(checkpoints.FIXTURES), "--mutate", "--output", str(output)]

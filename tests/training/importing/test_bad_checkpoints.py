@@ -100,7 +100,7 @@ def test_tokenizers_that_read_otherwise_are_refused(folder, subtests):
     ):
         (folder / name).write_text(json.dumps(content), encoding="utf-8")
         with subtests.test(name):
-            refused(folder, name, *words)
+            refused(folder, *words)
         (folder / name).unlink()
 
 

@@ -14,12 +14,13 @@ from zoo.checkpoints.safetensors_file import SafetensorsFile
 from zoo.text.subwords import read_model
 from zoo.vocabulary import END, PAD, START
 
-ENCODERS = ("roberta", "distilbert", "xlm_roberta", "mpnet")
-CLASSIFIERS = tuple(f"{family}_classifier" for family in ENCODERS)
+NEWER = ("roberta", "distilbert", "xlm_roberta", "mpnet")
+CLASSIFIERS = tuple(f"{family}_classifier" for family in NEWER)
+ENCODERS = (*NEWER, "older/distilbert")
 FAMILIES = (*ENCODERS, *CLASSIFIERS)
 SPECIAL = {  # the ids of padding, start, end and what is unknown
     **dict.fromkeys(("roberta", "xlm_roberta"), (1, 0, 2, 3)),
-    "distilbert": (0, 2, 3, 1),
+    **dict.fromkeys(("distilbert", "older/distilbert"), (0, 2, 3, 1)),
     "mpnet": (1, 0, 2, 4),
 }
 
@@ -44,7 +45,7 @@ class Imported:
 @pytest.fixture(scope="module")
 def imported(tmp_path_factory):
     """Returns a function that imports a family, once."""
-    return functools.cache(lambda family: Imported(family, tmp_path_factory.mktemp(family)))
+    return functools.cache(lambda family: Imported(family, tmp_path_factory.mktemp(family.replace("/", "-"))))
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -12,14 +12,14 @@ from support.conversions import assert_same_weights, write
 from support.tiers import nightly_unless
 
 import zoo
-from training.importing.workdir import import_checkpoint
+from training.importing.workdir import import_checkpoint, read_checkpoint
 from zoo.checkpoints.safetensors_file import SafetensorsFile
 from zoo.errors import InputError
 from zoo.text import load_tokenizer
 from zoo.vocabulary import START
 
 MANY = ("nllb", "m2m_100", "mbart", "mbart_50")
-FAMILIES = (*MANY, "bart", "umt5", "madlad")
+FAMILIES = (*MANY, "bart", "umt5", "madlad", "older/nllb")
 OF_T5 = ("umt5", "madlad")
 FAST = ("nllb", "bart")
 SEARCHES = {"greedy": {}, "beam": {"no_repeat_ngram": 2}}
@@ -53,7 +53,7 @@ class Imported:
 @pytest.fixture(scope="module")
 def imported(tmp_path_factory):
     """Returns a function that imports a family, once."""
-    return functools.cache(lambda family: Imported(family, tmp_path_factory.mktemp(family)))
+    return functools.cache(lambda family: Imported(family, tmp_path_factory.mktemp(family.replace("/", "-"))))
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -254,6 +254,17 @@ def test_how_the_software_of_a_checkpoint_searches_is_said(tmp_path):
         "force_end": True,
     }
     assert described["not_followed"] == {"min_length": 56}
+    others = {"repetition_penalty": 1.3, "min_length": 5, "suppress_tokens": [7]}
+    sampling = {"do_sample": True, "temperature": 0.7, "top_p": 0.8, "min_p": 0.1}
+    for family, more, search in (  # whose files are not checked key by key
+        ("older/gpt2", {**sampling, "bad_words_ids": [[8]]}, {"temperature": 0.7, "top_k": 50, "top_p": 0.8}),
+        ("umt5", {"num_beams": 3, "bad_words_ids": [[0]]}, {"rules": "huggingface", "beam_size": 3}),
+    ):
+        other = checkpoints.copy(family, tmp_path / family)
+        (other / GENERATION).write_text(json.dumps({**others, **more}), encoding="utf-8")
+        read, _ = read_checkpoint(f"hf:{other}")
+        expected = {**others, **({"min_p": 0.1, "bad_words_ids": [[8]]} if family == "older/gpt2" else {})}
+        assert (read.search, read.not_followed) == (search, expected)
     card = (tmp_path / "run" / "MODEL_CARD.md").read_text(encoding="utf-8")
     assert "--beam_size 4 --length_penalty 2.0" in card and "--force_end`" in card and "min_length: 56" in card
 
@@ -274,12 +285,16 @@ REFUSED = [
     ("nllb", TOKENIZER, {"src_lang": None}, "--source_language", "deu_Latn"),
     ("m2m_100", TOKENIZER, {"language_codes": "mine"}, TOKENIZER, "language_codes", "m2m100 or wmt21", "'mine'"),
     ("m2m_100", TOKENIZER, {"sp_model_kwargs": {"alpha": 1}}, TOKENIZER, "sp_model_kwargs", "alpha"),
+    ("nllb", TOKENIZER, {"eos_token": "<new>"}, TOKENIZER, "eos_token", "</s>", "'<new>'"),
+    ("older/nllb", TOKENIZER, {"sp_model_kwargs": {"alpha": 1}}, TOKENIZER, "sp_model_kwargs", "alpha"),
+    ("umt5", TOKENIZER, {"tokenizer_class": "BertTokenizer"}, TOKENIZER, "tokenizer_class", "T5Tokenizer"),
     ("m2m_100", CONFIG, {"vocab_size": 150}, "vocab.json", "150"),
     ("m2m_100", "vocab.json", {"<pad>": 9}, "vocab.json", "<pad>"),
     ("bart", GENERATION, {"forced_bos_token_id": 7}, GENERATION, "forced_bos_token_id", "0", "7"),
     ("bart", CONFIG, {"activation_function": "snake"}, "activation", "snake"),
     ("mbart", TOKENIZER, {"tokenizer_class": "PLBartTokenizer"}, TOKENIZER, "tokenizer_class", "PLBartTokenizer"),
     ("mbart", GENERATION, {"forced_bos_token_id": 5}, GENERATION, "forced_bos_token_id", "null", "5"),
+    ("mbart_50", TOKENIZER, {"tokenizer_class": None}, TOKENIZER, "tokenizer_class", "MBart50Tokenizer", "None"),
     ("mbart_50", GENERATION, {"decoder_start_token_id": 5}, GENERATION, "decoder_start_token_id", "5"),
     ("umt5", CONFIG, {"relative_attention_num_buckets": 16}, "relative_attention_num_buckets", "32", "16"),
 ]

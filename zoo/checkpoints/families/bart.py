@@ -68,7 +68,8 @@ def mbart(checkpoint: Checkpoint) -> Imported:
     written = checkpoint.generation("decoder_start_token_id")
     configured, forced = checkpoint.option("decoder_start_token_id"), checkpoint.generation("forced_bos_token_id")
     config = tokenizer_config(checkpoint)
-    kind = str(config.get("tokenizer_class") or _MBART).removesuffix("Fast")
+    written_kind = config.get("tokenizer_class") or checkpoint.config.get("tokenizer_class")
+    kind = str(written_kind or _MBART).removesuffix("Fast")
     if kind not in (_MBART, _MBART_50):
         raise InputError(
             f"{checkpoint.path / 'tokenizer_config.json'}: tokenizer_class must be {_MBART} or {_MBART_50}. "
@@ -88,6 +89,11 @@ def mbart(checkpoint: Checkpoint) -> Imported:
         raise InputError(
             f"{checkpoint.generation_file}: decoder_start_token_id must be {SPECIAL['eos']}, or the code of a "
             f"language. Received: {start!r}."
+        )
+    if not begins_with_code and not written_kind:
+        raise InputError(
+            f"{checkpoint.path / 'tokenizer_config.json'}: tokenizer_class must be {_MBART_50} if translations begin "
+            f"with the end token. Received: {written_kind}."
         )
     if begins_with_code and forced is not None:
         raise InputError(

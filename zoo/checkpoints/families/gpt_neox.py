@@ -45,6 +45,9 @@ def gpt_neox(checkpoint: Checkpoint) -> Imported:
     size, dim = checkpoint.option("vocab_size", 50432), checkpoint.option("hidden_size", 6144)
     (end, *others), activation = checkpoint.ends(2), checkpoint.option("hidden_act", "gelu")
     order = arrange(size, checkpoint.option("bos_token_id", end), end)
+    wavelength, fraction = checkpoint.option("rotary_emb_base", 10000.0), checkpoint.option("rotary_pct", 0.25)
+    for name, same in (("rope_theta", wavelength), ("partial_rotary_factor", fraction)):  # other names of these
+        checkpoint.option(name, same, only=same)
     options = {
         "vocab_size": len(order.original_ids),
         "num_layers": checkpoint.option("num_hidden_layers", 44),
@@ -55,7 +58,7 @@ def gpt_neox(checkpoint: Checkpoint) -> Imported:
         "activation": ACTIVATIONS.get(activation, activation),
         "epsilon": checkpoint.option("layer_norm_eps", 1e-5),
         "positions": "rotary",
-        **rotary(checkpoint, checkpoint.option("rotary_emb_base", 10000.0), checkpoint.option("rotary_pct", 0.25)),
+        **rotary(checkpoint, wavelength, fraction),
         "parallel_residual": checkpoint.option("use_parallel_residual", True),
         "tied_embeddings": checkpoint.tied(False, "gpt_neox.embed_in.weight", "embed_out.weight"),
         "other_ends": others_as_option(order, others),

@@ -111,8 +111,8 @@ def _text_length(checkpoint: Checkpoint, length: int) -> int:
     limit = config.get("max_seq_length") or min(length, _tokenizer_length(checkpoint) or length)
     if not 2 <= limit <= length:
         raise InputError(
-            f"{checkpoint.path / _ENCODER}: max_seq_length must be from 2 to {length}, the capacity of the model "
-            f"(max_position_embeddings). Received: {limit}."
+            f"{checkpoint.path / _ENCODER}: max_seq_length, or model_max_length of the tokenizer, must be from 2 to "
+            f"{length}, the capacity of the model (max_position_embeddings). Received: {limit}."
         )
     return int(limit)
 

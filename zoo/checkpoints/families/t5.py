@@ -30,7 +30,7 @@ from zoo.checkpoints.families.layouts import (
     read_mapped,
     write_mapped,
 )
-from zoo.checkpoints.tokenizers import reordered_subwords, t5_files, t5_model, unknown_of
+from zoo.checkpoints.tokenizers import reordered_subwords, t5_files, t5_model, tokenizer_config, unknown_of
 from zoo.checkpoints.vocabulary import Arrangement, arrange
 from zoo.errors import InputError
 from zoo.vocabulary import END, PAD, START
@@ -95,7 +95,10 @@ def t5(checkpoint: Checkpoint) -> Imported:
         "feed_forward_dropout": checkpoint.option("dropout_rate", 0.1),
         **_FIXED,
     }
-    tokenizer = reordered_subwords(checkpoint, "spiece.model", order, pieces)  # rows beyond the pieces may be written
+    tidy = bool(tokenizer_config(checkpoint).get("clean_up_tokenization_spaces", False))
+    tokenizer = reordered_subwords(
+        checkpoint, "spiece.model", order, pieces, tidy
+    )  # rows beyond the pieces are written
     tokenizers = {"source": tokenizer, "target": tokenizer}
     return Imported("transformer_base", options, tokenizers, lambda model: _weights(checkpoint, model, order, size))
 

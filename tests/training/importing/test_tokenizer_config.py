@@ -1,0 +1,123 @@
+"""`tokenizer_config.json` and `special_tokens_map.json`: keys are followed, without influence, or refused by name."""
+
+import json
+
+import pytest
+from support import checkpoints
+from support.checkpoints import refused
+
+from training.importing.workdir import read_checkpoint
+from zoo.text.word_splits import GPT4, SINGLE_DIGITS
+
+METASPACE = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always", "split": False}
+CONFIG, DESCRIBED = "tokenizer_config.json", "tokenizer.json"
+UNSUPPORTED = [
+    ("older/llama", CONFIG, {"add_eos_token": True}, "add_eos_token"),
+    ("gemma2", DESCRIBED, {"pre_tokenizer": METASPACE}, "pre_tokenizer", "no space", "add_prefix_space"),
+    ("gemma2", CONFIG, {"add_prefix_space": True}, "add_prefix_space", "tokenizer.model", "false", "True"),
+    ("older/qwen2", CONFIG, {"tokenizer_class": "CLIPTokenizer"}, "tokenizer_class", "Qwen2Tokenizer", "CLIPTokenizer"),
+    ("older/qwen2", CONFIG, {"add_prefix_space": True}, "add_prefix_space"),
+    ("qwen3", CONFIG, {"add_prefix_space": True}, "add_prefix_space"),
+    ("qwen3", CONFIG, {"add_bos_token": True}, "add_bos_token", "post_processor", "True"),
+    ("smollm3", CONFIG, {"add_bos_token": False}, "add_bos_token", "post_processor", "False"),
+    (
+        "gpt_neox",
+        CONFIG,
+        {"tokenizer_class": "Qwen2Tokenizer"},
+        "tokenizer_class",
+        "GPTNeoXTokenizer",
+        "Qwen2Tokenizer",
+    ),
+    ("llama", CONFIG, {"tokenizer_class": "T5TokenizerFast"}, "tokenizer_class", "LlamaTokenizer", "T5Tokenizer"),
+    ("qwen3", CONFIG, {"eos_token": {"content": "a"}}, "eos_token", "'a'"),
+    ("qwen3", CONFIG, {"extra_special_tokens": ["b"]}, "extra_special_tokens", "'b'"),
+    ("qwen3", "special_tokens_map.json", {"pad_token": "a"}, "pad_token", "'a'"),
+    ("minilm", CONFIG, {"cls_token": None}, "cls_token", "None"),
+    ("minilm", CONFIG, {"pad_token": "man"}, "pad_token", "'man'"),
+    ("umt5", CONFIG, {"unk_token": "<new>"}, "unk_token", "<unk>", "<new>"),
+    ("llama", CONFIG, {"tokenizer_class": "Qwen2Tokenizer"}, "tokenizer_class", "LlamaTokenizer", "Qwen2Tokenizer"),
+    ("llama", CONFIG, {"tokenizer_class": "TokenizersBackend", "add_prefix_space": False}, "add_prefix_space"),
+    ("llama", CONFIG, {"bos_token": None}, "bos_token", "<s>", "None"),
+    ("minilm", CONFIG, {"truncation_side": "left"}, "truncation_side", "'left'"),
+    ("roberta", "special_tokens_map.json", {"cls_token": "<new>"}, "cls_token", "<s>", "'<new>'"),
+    ("roberta", CONFIG, {"mask_token": "man"}, "mask_token", "'man'"),
+    ("qwen3", CONFIG, {"added_tokens_decoder": {"9": {"content": "horse"}}}, "added_tokens_decoder", "'horse'"),
+]
+
+
+@pytest.mark.parametrize("number", range(len(UNSUPPORTED)))
+def test_keys_of_tokenizers_that_we_do_not_have_are_refused(number, tmp_path):
+    family, name, changes, *words = UNSUPPORTED[number]
+    path = checkpoints.copy(family, tmp_path / "checkpoint") / name
+    content = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    path.write_text(json.dumps(content | changes), encoding="utf-8")
+    refused(f"hf:{path.parent}", tmp_path / "run", name, *words)
+
+
+WITHOUT_INFLUENCE = {
+    "legacy": True,
+    "split_special_tokens": True,
+    "spaces_between_special_tokens": True,
+    "clean_up_tokenization_spaces": True,
+    "padding_side": "left",
+    "truncation_side": "left",
+    "model_max_length": 5,
+    "errors": "ignore",
+    "chat_template": "{{ messages }}",
+    "cls_token": "<new>",
+    "additional_special_tokens": ["<extra>"],
+}
+
+
+def test_words_of_a_qwen_are_those_of_its_class_if_no_file_describes_them(tmp_path):
+    path = checkpoints.copy("older/qwen2", tmp_path / "checkpoint") / CONFIG
+    content = json.loads(path.read_text(encoding="utf-8"))
+    for kind in ("Qwen2Tokenizer", None):
+        path.write_text(json.dumps({**content, "tokenizer_class": kind}), encoding="utf-8")
+        _, read = read_checkpoint(f"hf:{path.parent}")
+        assert read.tokenizers["text"].words == GPT4 + SINGLE_DIGITS and read.tokenizers["text"].compose
+    path.write_text(json.dumps({**content, "tokenizer_class": "GPT2Tokenizer"}), encoding="utf-8")
+    refused(f"hf:{path.parent}", tmp_path / "run", "tokenizer_class", "Qwen2Tokenizer", "'GPT2Tokenizer'")
+
+
+def test_spaces_before_punctuation_are_cleaned_up_as_the_file_says(tmp_path):
+    cleaned, kept = "a man, it's", "a man , it 's"
+    for family, cleans, expected in (
+        ("umt5", True, cleaned),
+        ("umt5", False, kept),
+        ("mbart_50", True, cleaned),
+        ("nllb", True, kept),  # a BPE
+    ):
+        path = checkpoints.copy(family, tmp_path / f"{family}-{cleans}") / CONFIG
+        content = json.loads(path.read_text(encoding="utf-8")) | {"clean_up_tokenization_spaces": cleans}
+        path.write_text(json.dumps(content), encoding="utf-8")
+        _, read = read_checkpoint(f"hf:{path.parent}")
+        tokenizer = read.tokenizers["target"]
+        assert tokenizer.decode(tokenizer.encode(["a man , it 's"])) == [expected]
+
+
+def test_keys_of_wordpiece_override_the_normalizer(tmp_path):
+    path = checkpoints.copy("minilm", tmp_path / "checkpoint") / CONFIG
+    for config, expected in (
+        ({}, (True, True, True)),
+        ({"do_lower_case": False}, (False, False, True)),
+        ({"do_lower_case": False, "strip_accents": True}, (False, True, True)),
+        ({"strip_accents": False, "tokenize_chinese_chars": False}, (True, False, False)),
+        ({"do_lower_case": False, "tokenizer_class": "PreTrainedTokenizerFast"}, (True, True, True)),
+    ):
+        path.write_text(json.dumps(config), encoding="utf-8")
+        _, read = read_checkpoint(f"hf:{path.parent}")
+        reading = read.tokenizers["text"].reading
+        assert (reading.lowercase, reading.strip_accents, reading.split_ideographs) == expected, config
+
+
+@pytest.mark.parametrize("family", ("older/llama", "older/qwen2", "smollm3"))
+def test_keys_of_tokenizers_without_influence_change_no_ids(family, tmp_path):
+    path = checkpoints.copy(family, tmp_path / "checkpoint") / CONFIG
+    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | WITHOUT_INFLUENCE), encoding="utf-8")
+    _, read = read_checkpoint(f"hf:{path.parent}")
+    tokenizer, expected = read.tokenizers["text"], checkpoints.expected(family)
+    rows = tokenizer.encode(expected["texts"])
+    assert [[tokenizer.original_ids[i] for i in row] for row in rows] == expected["token_ids"]
+    if "decoded" in expected:
+        assert tokenizer.decode(rows) == expected["decoded"]
