@@ -300,6 +300,8 @@ def test_byte_level_tokenizers_come_in_again(words, tmp_path):
             (tmp_path / name).write_text(json.dumps(content), encoding="utf-8")
         vocabulary = files["tokenizer.json"]["model"]["vocab"]
         assert vocabulary["ĠĠ"] == 259 and "  " not in vocabulary
+        numbers = {*vocabulary.values(), *(token["id"] for token in files["tokenizer.json"]["added_tokens"])}
+        assert numbers == {*range(264)}, "with gaps, `tokenizers` numbers added tokens anew"
         (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama"}), encoding="utf-8")
         shutil.copy(checkpoints.FIXTURES / "llama" / "model.safetensors", tmp_path)
         checkpoint = Checkpoint(tmp_path)

@@ -237,6 +237,9 @@ def byte_level_files(
             for token in tokenizer.added
         ),
     ]
+    # The package numbers added tokens from the size of the vocabulary on, so that it must have no gaps.
+    numbered = pieces.keys() | {token["id"] for token in added}
+    pieces |= {i: f"<|unused_{i}|>" for i in range(max(numbered)) if i not in numbered}
     start = {"id": names[ids[START]], "type_id": 0}
     begun = [{"SpecialToken": start}, {"Sequence": {"id": "A", "type_id": 0}}]
     template = {

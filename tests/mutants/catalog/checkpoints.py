@@ -256,6 +256,13 @@ MUTANTS: list[Mutant] = [
         (f"{_TESTS}test_llama.py::test_windows_are_those_of_the_configuration",),
     ),
     Mutant(
+        "a written vocabulary has gaps",
+        "zoo/checkpoints/byte_level_tokenizers.py",
+        "for i in range(max(numbered)) if i not in numbered",
+        "for i in range(0) if i not in numbered",
+        ("tests/export/test_convert_to_hub.py",),
+    ),
+    Mutant(
         "added tokens are special",
         "zoo/checkpoints/byte_level_tokenizers.py",
         'for token in tokens if not token["special"])',
