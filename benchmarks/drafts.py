@@ -97,32 +97,24 @@ def measure(
     """Returns the answers with drafts of each length."""
     import tensorflow as tf
 
-    num_calls = tf.Variable(0)
+    from export.check.drafts import counted_calls
 
-    def counted(method: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*arguments: Any, **options: Any) -> Any:
-            num_calls.assign_add(1)
-            return method(*arguments, **options)
-
-        return call
-
-    for name in ("decode_step", "decode_steps"):
-        object.__setattr__(run.model, name, counted(getattr(run.model, name)))
     signature = [tf.TensorSpec([None, None], tf.int32)]
     measured = {length: Drafted(tf.function(answers_of(run, length, max_length), signature)) for length in lengths}
     num_read = 0 if run.spec.task == "seq2seq" else 1
-    for row in rows:
-        ids, answers = tf.constant([row], tf.int32), {}
-        for length, drafted in measured.items():
-            before = int(num_calls)
-            answers[length] = drafted.answer(ids).numpy()
-            drafted.num_calls += int(num_calls) - before
-            drafted.num_tokens += np.count_nonzero(answers[length]) - num_read * len(row)
-            drafted.num_equal += np.array_equal(answers[length], answers[lengths[0]])
-        tasks = {str(length): _timed(drafted.answer, ids) for length, drafted in measured.items()}
-        turns = take_turns(tasks, rounds, warm_up=0)
-        for length, drafted in measured.items():
-            drafted.seconds += turns[str(length)]
+    with counted_calls(run.model) as num_calls:
+        for row in rows:
+            ids, answers = tf.constant([row], tf.int32), {}
+            for length, drafted in measured.items():
+                before = int(num_calls)
+                answers[length] = drafted.answer(ids).numpy()
+                drafted.num_calls += int(num_calls) - before
+                drafted.num_tokens += np.count_nonzero(answers[length]) - num_read * len(row)
+                drafted.num_equal += np.array_equal(answers[length], answers[lengths[0]])
+            tasks = {str(length): _timed(drafted.answer, ids) for length, drafted in measured.items()}
+            turns = take_turns(tasks, rounds, warm_up=0)
+            for length, drafted in measured.items():
+                drafted.seconds += turns[str(length)]
     return measured
 
 

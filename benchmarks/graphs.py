@@ -1,8 +1,9 @@
 """Counts the operations of TensorFlow graphs: of a step of greedy decoding, of a training step, and of an export.
 
 `python -m benchmarks.graphs [--model NAME …] [--graph KIND …] [--write]`. Constants are not counted. A step is the body
-of the loop, without reads of variables; a training step is a forward and a backward pass; an export has all signatures. `benchmarks/graphs.csv`
-contains the last counts: a count that is more than a tenth above them is an error; `--write` updates the file.
+of the loop, without reads of variables; a training step is a forward and a backward pass; an export has all signatures.
+`benchmarks/graphs.csv` contains the last counts: a count that is more than a tenth above them is an error; `--write`
+updates the file.
 """
 
 import csv

@@ -130,6 +130,7 @@ class Export:
     source_language: str | None = None
     target_language: str | None = None
     draft: Path | None = None
+    draft_text: Path | None = None
 
     @classmethod
     def resolve(
@@ -142,6 +143,7 @@ class Export:
         source_language: str | None = None,
         target_language: str | None = None,
         draft: str | os.PathLike[str] | None = None,
+        draft_text: str | os.PathLike[str] | None = None,
         **options: Any,
     ) -> Self:
         """Returns the export for the arguments of `export.saved_model.export_saved_model`; options may be strings."""
@@ -172,9 +174,15 @@ class Export:
             raise InputError(f"--version must be positive. Received: {version}.")
         if version is not None and (base / str(version)).exists():
             raise version_exists(base / str(version))
+        if draft_text is not None:
+            if not getattr(resolved, "draft_length", 0):
+                raise InputError("--draft_text requires --draft or --draft_length.")
+            if not Path(draft_text).is_file():
+                raise InputError(f"--draft_text: {draft_text} is not a file.")
         languages = (source_language, target_language)
         drafting = None if draft is None else workdir_path(draft)
-        return cls(path, base, version, check, resolved, tuple(map(workdir_path, ensemble)), *languages, drafting)
+        text = None if draft_text is None else Path(draft_text)
+        return cls(path, base, version, check, resolved, tuple(map(workdir_path, ensemble)), *languages, drafting, text)
 
 
 def version_exists(path: Path) -> InputError:

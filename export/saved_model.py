@@ -74,6 +74,7 @@ def write_export(export: Export, report: Callable[[str], None] = lambda line: No
         import tensorflow as tf
 
         from export.check.compare import check_export
+        from export.check.drafts import confirmed_drafts
         from export.graph.provenance import shortlist_notes, write_provenance
         from export.graph.served_model import ServedModel, model_graph, optimized_once
         from export.graph.signatures import PREDICT, signatures_of, warmed_up
@@ -107,6 +108,8 @@ def write_export(export: Export, report: Callable[[str], None] = lambda line: No
         if export.check:
             report("comparing the answers")
             check_export(run, temporary)
+        if export.draft_text is not None:
+            report(confirmed_drafts(run, export.options, export.draft_text))
         temporary.chmod(0o755)
         return _publish(temporary, export)
     finally:
@@ -154,6 +157,12 @@ def _parse(argv: Sequence[str] | None) -> Namespace:
         metavar="DIR",
         help="work directory of a smaller Transformer with the same tokenizers, which drafts --draft_length tokens (4) "
         "for this one to confirm by one call; answers of greedy search and samples stay the same",
+    )
+    parser.add_argument(
+        "--draft_text",
+        metavar="FILE",
+        help="text such as the validation text; writes to standard error how many drafted tokens of the answers to its "
+        "lines are confirmed",
     )
     for name, option, meaning in option_rows():
         shown = meaning.replace("%", "%%")

@@ -67,6 +67,8 @@ def test_flags_that_are_refused(labelled_workdir, text_workdir, tmp_path, capsys
         (text_workdir, ["--draft", text_workdir, "--beam_size", 2], ["--draft", "greedy", "beam_size=2"]),
         (text_workdir, ["--draft_length", 3, "--beam_size", 2], ["`draft_length`", "greedy", "beam_size=2"]),
         (text_workdir, ["--draft", tmp_path / "none"], ["none"]),
+        (text_workdir, ["--draft_text", __file__], ["--draft_text", "--draft_length"]),
+        (text_workdir, ["--draft_length", 3, "--draft_text", tmp_path / "none"], ["--draft_text", "none"]),
     ):
         assert run_quietly(saved_model.main, workdir, "--output", tmp_path / "x", *flags) == 2
         error = capsys.readouterr().err

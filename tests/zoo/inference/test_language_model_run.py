@@ -94,9 +94,7 @@ def test_samples_with_drafts_follow_the_distribution():
             del probabilities[tokens]
             probabilities |= {(*tokens, END + token): share * float(row[token]) for token in range(size - END)}
     for draft in (None, model, other):
-        options = GenerationOptions(
-            max_length=prompt.shape[1] + 3, temperature=temperature, draft_length=2
-        )
+        options = GenerationOptions(max_length=prompt.shape[1] + 3, temperature=temperature, draft_length=2)
         generate = tf.function(Generator(model, options, draft=draft), autograph=False)
         drawn = collections.Counter()
         for seed in range(count):

@@ -4,6 +4,7 @@ A layer that has such tensors has a method `constant`, which returns nested tens
 """
 
 import contextlib
+from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 from typing import Any
 
@@ -16,7 +17,7 @@ def constant_of(layer):
 
 
 @contextlib.contextmanager
-def computed_constants(layers, values=()):
+def computed_constants(layers: Iterable[Any], values: Iterable[Any] = ()) -> Iterator[None]:
     """Returns a context in which the constants of layers have been computed.
 
     Constants of an enclosing context are not computed again.

@@ -1,5 +1,6 @@
 """Embeddings whose matrix also computes the logits, and tensors that decoding computes from weights once."""
 
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import keras
@@ -153,7 +154,7 @@ def layers_of_steps(*models: Any) -> list[keras.layers.Layer]:
     return [layer for of_model in layers for layer in of_model if hasattr(layer, "constant")]
 
 
-def weights_of_steps(*models):
+def weights_of_steps(*models: Any) -> AbstractContextManager[None]:
     """Returns a context for decoding, in which tensors that depend only on weights are computed once for all steps.
 
     Tied tables are transposed for the logits (otherwise each product would transpose them, which for a few rows takes
