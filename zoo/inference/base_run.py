@@ -24,6 +24,9 @@ from zoo.workdir import WorkDir
 MAX_TEXT_BYTES = 1 << 15
 """Maximum length of a text in bytes of UTF-8; texts are cut before tokenization, ids after it."""
 
+MAX_PREDICTORS = 16
+"""Maximum number of traced graphs that a run keeps, such as those of different decoding options."""
+
 _BATCH_SIZE = Option(64, int, "Texts in a batch.", minimum=1)
 _NEIGHBOURS = Option(5, int, "Number of neighbours.", minimum=0)
 
@@ -265,10 +268,12 @@ class Run:
             raise InputError(f"{self.spec.name} has no attention of the kind {kind!r}. {available}")
 
     def _predictor(self, key: Hashable, make: Callable[[], keras.Model]) -> Predictor:
-        """Returns the cached predictor of a key, or creates it; tracing takes seconds."""
-        if key not in self._predictors:
-            self._predictors[key] = Predictor(make())
-        return self._predictors[key]
+        """Returns the cached predictor of a key, or creates it; tracing takes seconds, and a traced graph megabytes."""
+        predictor = self._predictors.pop(key, None) or Predictor(make())
+        self._predictors[key] = predictor  # the last one used is the last one
+        while len(self._predictors) > MAX_PREDICTORS:
+            self._predictors.pop(next(iter(self._predictors)), None)
+        return predictor
 
     @property
     def _static_shapes(self) -> bool:

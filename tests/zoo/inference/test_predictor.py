@@ -9,6 +9,7 @@ import pytest
 from keras import ops
 
 from zoo.inference import predictor
+from zoo.inference.base_run import MAX_PREDICTORS
 from zoo.inference.predictor import Predictor
 
 
@@ -71,3 +72,11 @@ def test_a_failing_batch_fails_with_its_own_error(monkeypatch):
     with pytest.raises(ValueError, match="width 3"):
         list(Failing(Sums()).predict_batches([{"rows": np.zeros((1, width), "int32")} for width in range(100)]))
     assert 3 < len(asked) < 20
+
+
+def test_a_run_keeps_the_graphs_that_it_used_last(lines_run):
+    run, made = lines_run.with_draft(lines_run), []
+    for key in (*range(MAX_PREDICTORS), 0, "new", 0, 1):
+        predictor = run._predictor(key, lambda key=key: made.append(key))
+        assert predictor is run._predictor(key, None)
+    assert made == [*range(MAX_PREDICTORS), "new", 1]
