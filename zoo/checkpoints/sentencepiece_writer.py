@@ -9,7 +9,7 @@ import binascii
 import itertools
 import struct
 import tempfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -136,7 +136,8 @@ def space_before(path: Path, described: Mapping[str, Any]) -> str:
 def _kinds_of_decoder(path: Path, described: Mapping[str, Any], controls: Collection[str]) -> dict[str, int]:
     """Returns the kinds of bytes and of added tokens that are not special.
 
-    Added tokens with a space remain ordinary: `tokenizers` finds them only in texts that contain the character ▁.
+    `tokenizers` finds added tokens with a space only in texts that contain the character ▁. They remain ordinary
+    pieces, unless merges of spaces come first, as in files of Gemma.
 
     Raises:
         InputError: If bytes are missing, or SentencePiece finds added tokens elsewhere than `tokenizers`.
@@ -144,7 +145,7 @@ def _kinds_of_decoder(path: Path, described: Mapping[str, Any], controls: Collec
     vocabulary = described["model"]["vocab"]
     if missing := [piece for piece in _BYTES if piece not in vocabulary]:
         raise InputError(f"{path}: model.vocab must have all 256 bytes. Received: none that is {missing[0]}.")
-    kinds = dict.fromkeys(_BYTES, _BYTE)
+    kinds, runs = dict.fromkeys(_BYTES, _BYTE), set()
     for token in described.get("added_tokens") or []:
         piece = token["content"]
         if piece in controls or piece not in vocabulary:
@@ -155,9 +156,31 @@ def _kinds_of_decoder(path: Path, described: Mapping[str, Any], controls: Collec
                 f"{path}: added_tokens must be special, or neither have spaces nor trim them, in texts without a space "
                 f"before them. Received: {dict(token)!r:.200}."
             )
-        if SPACE not in piece:
+        if SPACE in piece:
+            runs.add(piece)
+        else:
             kinds[piece] = _USER_DEFINED
-    return kinds
+    others = kinds.keys() | {*controls}
+    pairs = [pair for pair in _pairs(described["model"]) if "".join(pair) not in others]
+    return kinds | (dict.fromkeys(runs, _USER_DEFINED) if runs and _begins_with_runs(pairs, runs) else {})
+
+
+def _begins_with_runs(pairs: Sequence[tuple[str, ...]], runs: Collection[str]) -> bool:
+    """Returns whether merges divide spaces first, from left to right, into the longest of several runs of spaces."""
+    count = sum("".join(pair) in runs for pair in pairs)
+    ranks = {pair: rank for rank, pair in enumerate(pairs[:count])}
+    growing = [ranks.get((size * SPACE, SPACE), count) for size in range(len(runs), 0, -1)]
+    return (
+        {*runs} == {size * SPACE for size in range(2, len(runs) + 2)}
+        and all("".join(pair) in runs for pair in ranks)
+        and max(growing) == growing[-1] < count
+        and not any(half in runs for pair in pairs[count:] for half in pair)
+    )
+
+
+def _pairs(model: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """Returns the merges of a BPE, which older files write as texts."""
+    return [tuple(pair.split(" ")) if isinstance(pair, str) else tuple(pair) for pair in model["merges"]]
 
 
 def _ranked(path: Path, model: Mapping[str, Any], kinds: Mapping[str, int]) -> list[tuple[str, float]]:
@@ -170,8 +193,7 @@ def _ranked(path: Path, model: Mapping[str, Any], kinds: Mapping[str, int]) -> l
     pieces = sorted(vocabulary, key=vocabulary.__getitem__)
     if [vocabulary[piece] for piece in pieces] != list(range(len(pieces))):
         raise InputError(f"{path}: the ids of a vocabulary must be 0, 1, 2 and so on.")
-    merges = [tuple(pair.split(" ")) if isinstance(pair, str) else tuple(pair) for pair in model["merges"]]
-    results = ((piece, set(pairs)) for piece, pairs in itertools.groupby(merges, "".join))
+    results = ((piece, set(pairs)) for piece, pairs in itertools.groupby(_pairs(model), "".join))
     groups = [(piece, pairs) for piece, pairs in results if kinds.get(piece, _BYTE) == _BYTE]
     ranks = {piece: rank for rank, (piece, _) in enumerate(groups)}
     unmerged: dict[str, set[tuple[str, ...]]] = {piece: set() for piece in pieces if piece not in kinds}
