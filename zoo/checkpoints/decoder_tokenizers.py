@@ -56,8 +56,8 @@ def unknown_id(checkpoint: Checkpoint) -> int | None:
     if not _has_bytes(checkpoint):
         return None
     model = checkpoint.json(DESCRIBED)["model"]
-    index: int | None = model["vocab"].get(model.get("unk_token") or _unknown_name(checkpoint))
-    return index
+    unknown = model.get("unk_token") or _unknown_name(checkpoint)
+    return next((index for piece, index in model["vocab"].items() if piece == unknown), None)
 
 
 def _has_bytes(checkpoint: Checkpoint) -> bool:
@@ -75,7 +75,8 @@ def _described_subwords(checkpoint: Checkpoint, order: Arrangement) -> Reordered
     path, described, config = checkpoint.path / DESCRIBED, checkpoint.json(DESCRIBED), tokenizer_config(checkpoint)
     try:
         before = space_before(path, described)
-        model = described_sentencepiece(path, described, special_names(checkpoint), _unknown_name(checkpoint))
+        controls = special_names(checkpoint) | {"<s>", "</s>"}  # which Phi-3 does not mark as special
+        model = described_sentencepiece(path, described, controls, _unknown_name(checkpoint))
         tokenizer = reordered_subwords(checkpoint, DESCRIBED, order, model)
     except InputError as error:
         raise error if str(checkpoint.path) in str(error) else InputError(f"{path}: {error}") from None

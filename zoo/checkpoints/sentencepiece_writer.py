@@ -117,7 +117,7 @@ def space_before(path: Path, described: Mapping[str, Any]) -> str:
         InputError: If other steps change or split texts, or join pieces.
     """
     steps, splits = list(steps_of(described.get("normalizer"))), list(steps_of(described.get("pre_tokenizer")))
-    decoder = (described.get("decoder") or {}).get("decoders")
+    decoder = described.get("decoder")
     scheme = splits[0].get("prepend_scheme") if splits else None
     if not steps and splits == [{**_METASPACE, "prepend_scheme": scheme}] and scheme in ("first", "always", "never"):
         before = "" if scheme == "never" else "Metaspace"
@@ -128,8 +128,8 @@ def space_before(path: Path, described: Mapping[str, Any]) -> str:
             f"{path}: normalizer and pre_tokenizer must replace spaces by {SPACE} (Replace, or Metaspace without "
             f"split). Received: normalizer={steps!r:.200}, pre_tokenizer={splits!r:.200}."
         )
-    if decoder != (joined := [*_JOINED, *([_STRIPPED] if before else [])]):
-        raise InputError(f"{path}: decoder must have the steps {joined}. Received: {decoder!r:.300}.")
+    if decoder != (joined := {"type": "Sequence", "decoders": [*_JOINED, *([_STRIPPED] if before else [])]}):
+        raise InputError(f"{path}: decoder must be {joined}. Received: {decoder!r:.300}.")
     return before
 
 
@@ -147,7 +147,9 @@ def _kinds_of_decoder(path: Path, described: Mapping[str, Any], controls: Collec
         raise InputError(f"{path}: model.vocab must have all 256 bytes. Received: none that is {missing[0]}.")
     kinds, runs = dict.fromkeys(_BYTES, _BYTE), set()
     for token in described.get("added_tokens") or []:
-        piece = token["content"]
+        piece, index = token["content"], token["id"]
+        if vocabulary.get(piece, max(index, len(vocabulary))) != index:
+            raise InputError(f"{path}: added_tokens must have their ids in model.vocab. Received: {piece!r}, {index}.")
         if piece in controls or piece not in vocabulary:
             continue
         moves = [key for key in ("single_word", "lstrip", "rstrip") if token.get(key)]

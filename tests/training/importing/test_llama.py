@@ -253,11 +253,8 @@ def test_tokenizers_that_we_do_not_have_are_refused(tmp_path):
         (lambda file: file["model"]["vocab"].update({"<0x4>": file["model"]["vocab"].pop("<0x41>")}), "<0x41>"),
         (lambda file: file["model"]["merges"].remove(["\u2581", "a"]), "model.merges", "'\u2581a'"),
         (lambda file: file["model"]["merges"].append(["<0x4", "1>"]), "model.merges", "'<0x41>'"),
-        (
-            lambda file: file["added_tokens"].append({"id": 299, "content": "n", "special": False}),
-            "added_tokens",
-            "'n'",
-        ),
+        (lambda file: file["added_tokens"][0].update(content="a"), "added_tokens", "'a', 0"),
+        (lambda file: file["added_tokens"][0].update(content="n", id=273, special=False), "added_tokens", "'n'", "273"),
     ):
         described = json.loads((checkpoints.FIXTURES / "mistral" / pieces.name).read_text(encoding="utf-8"))
         change(described)
@@ -298,6 +295,7 @@ def test_texts_begin_with_a_space_as_tokenizer_json_describes_it(tmp_path):
     breaks = {**described["added_tokens"][0], "id": size, "content": "\n\n", "special": False}
     described["model"]["vocab"]["\n\n"] = size
     described["normalizer"] = replace
+    described["added_tokens"][2] |= {"special": False, "rstrip": True}  # </s>, as Phi-3 describes it
     described["added_tokens"].append(breaks)
     described["decoder"]["decoders"].pop()
     path.write_text(json.dumps(described), encoding="utf-8")
