@@ -4,9 +4,11 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from zoo.checkpoints.checkpoint import Checkpoint
+from zoo.checkpoints.sentencepiece_writer import single_tokens
 from zoo.checkpoints.tokenizers import added_tokens_of, config_files, content_of, is_described, names_of
 from zoo.errors import InputError
-from zoo.text import ByteLevelBPETokenizer, Tokenizer
+from zoo.text import ByteLevelBPETokenizer, ReorderedSubwordTokenizer, Tokenizer
+from zoo.text.mapped_subwords import SPACE
 from zoo.vocabulary import END, START, UNKNOWN
 
 _KEYS = {
@@ -263,8 +265,11 @@ def check_tokenizer_files(checkpoint: Checkpoint, tokenizers: Collection[Tokeniz
     if not is_described(checkpoint):
         return
     for tokenizer in tokenizers:
+        known: Collection[str] = tokenizer.added_ids if isinstance(tokenizer, ByteLevelBPETokenizer) else ()
+        if isinstance(tokenizer, ReorderedSubwordTokenizer):
+            spaces = (piece for piece in tokenizer.piece_table() if not piece.strip(SPACE))
+            known = single_tokens(tokenizer.model).union(spaces)
         for path, token, _, is_special in added_tokens_of(checkpoint):
-            known = tokenizer.added_ids if isinstance(tokenizer, ByteLevelBPETokenizer) else ()
             if not is_special and token not in known:
                 raise InputError(
                     f"{path}: added_tokens_decoder must have only the tokens of tokenizer.json to be imported. "

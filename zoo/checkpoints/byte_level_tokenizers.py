@@ -240,20 +240,12 @@ def byte_level_files(
     # The package numbers added tokens from the size of the vocabulary on, so that it must have no gaps.
     numbered = pieces.keys() | {token["id"] for token in added}
     pieces |= {i: f"<|unused_{i}|>" for i in range(max(numbered)) if i not in numbered}
-    start = {"id": names[ids[START]], "type_id": 0}
-    begun = [{"SpecialToken": start}, {"Sequence": {"id": "A", "type_id": 0}}]
-    template = {
-        "type": "TemplateProcessing",
-        "single": begun,
-        "pair": [*begun, {"SpecialToken": {**start, "type_id": 1}}, {"Sequence": {"id": "B", "type_id": 1}}],
-        "special_tokens": {start["id"]: {"id": start["id"], "ids": [ids[START]], "tokens": [start["id"]]}},
-    }
     described = {
         "version": "1.0",
         "added_tokens": sorted(({**token, **_UNTRIMMED} for token in added), key=lambda token: token["id"]),
         "normalizer": {"type": "NFC"} if tokenizer.compose else None,
         "pre_tokenizer": _steps(tokenizer.words),
-        "post_processor": template if begins else None,
+        "post_processor": starting(names[ids[START]], ids[START]) if begins else None,
         "decoder": _LEVELS,
         "model": {
             "type": "BPE",
@@ -269,3 +261,15 @@ def byte_level_files(
         "clean_up_tokenization_spaces": False,
     }
     return {DESCRIBED: described, "tokenizer_config.json": config}
+
+
+def starting(name: str, index: int) -> dict[str, Any]:
+    """Returns the `post_processor` that adds a start token before texts."""
+    start = {"id": name, "type_id": 0}
+    single = [{"SpecialToken": start}, {"Sequence": {"id": "A", "type_id": 0}}]
+    return {
+        "type": "TemplateProcessing",
+        "single": single,
+        "pair": [*single, {"SpecialToken": {**start, "type_id": 1}}, {"Sequence": {"id": "B", "type_id": 1}}],
+        "special_tokens": {name: {"id": name, "ids": [index], "tokens": [name]}},
+    }

@@ -5,9 +5,26 @@ from typing import Any
 
 import numpy as np
 
-from zoo.checkpoints.byte_level_tokenizers import DESCRIBED, END_NAME, START_NAME, byte_level, byte_level_files
+from zoo.checkpoints.byte_level_tokenizers import (
+    DESCRIBED,
+    END_NAME,
+    START_NAME,
+    byte_level,
+    byte_level_files,
+    starting,
+)
 from zoo.checkpoints.checkpoint import Checkpoint
-from zoo.checkpoints.tokenizers import adding_step, reordered_subwords, template_parts, tokenizer_config
+from zoo.checkpoints.sentencepiece_writer import described_sentencepiece, space_before, spaced_description
+from zoo.checkpoints.tokenizers import (
+    adding_step,
+    content_of,
+    model_kind,
+    reordered_subwords,
+    special_names,
+    template_parts,
+    tokenizer_config,
+    unknown_of,
+)
 from zoo.checkpoints.vocabulary import Arrangement
 from zoo.errors import InputError
 from zoo.text import ByteLevelBPETokenizer, ReorderedSubwordTokenizer, Tokenizer
@@ -15,18 +32,65 @@ from zoo.text.subwords import read_model
 from zoo.vocabulary import END, START, UNKNOWN
 
 _MODEL = "tokenizer.model"
+_SPACE_OF = {"LlamaTokenizer": True, "GemmaTokenizer": False}
+"""Whether classes of tokenizers put a space before texts by default."""
 _AS_THEY_ARE = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
 
 
 def text_tokenizer(checkpoint: Checkpoint, order: Arrangement) -> Tokenizer:
-    """Returns the tokenizer of a decoder: SentencePiece of `tokenizer.model`, or byte-level of `tokenizer.json`.
+    """Returns the tokenizer of a decoder: SentencePiece of `tokenizer.model`, or SentencePiece or byte-level of
+    `tokenizer.json`.
 
     Raises:
         InputError: If both are missing, or the second splits text in an unsupported way.
     """
     if (checkpoint.path / _MODEL).is_file():
         return reordered_subwords(checkpoint, _MODEL, order)
-    return byte_level(checkpoint, order)
+    return _described_subwords(checkpoint, order) if _has_bytes(checkpoint) else byte_level(checkpoint, order)
+
+
+def unknown_id(checkpoint: Checkpoint) -> int | None:
+    """Returns the id of the unknown token of a decoder, which byte-level tokenizers lack."""
+    if (checkpoint.path / _MODEL).is_file():
+        return unknown_of((checkpoint.path / _MODEL).read_bytes())
+    if not _has_bytes(checkpoint):
+        return None
+    model = checkpoint.json(DESCRIBED)["model"]
+    unknown = model.get("unk_token") or _unknown_name(checkpoint)
+    return next((index for piece, index in model["vocab"].items() if piece == unknown), None)
+
+
+def _has_bytes(checkpoint: Checkpoint) -> bool:
+    """Returns whether `tokenizer.json` is SentencePiece with pieces for bytes."""
+    described = checkpoint.json(DESCRIBED) if (checkpoint.path / DESCRIBED).is_file() else {}
+    model, decoder = (described.get(part) or {} for part in ("model", "decoder"))
+    return model_kind(model) == "BPE" and bool(model.get("byte_fallback")) and decoder.get("type") != "ByteLevel"
+
+
+def _unknown_name(checkpoint: Checkpoint) -> str:
+    return content_of(tokenizer_config(checkpoint).get("unk_token") or "<unk>")
+
+
+def _described_subwords(checkpoint: Checkpoint, order: Arrangement) -> ReorderedSubwordTokenizer:
+    path, described, config = checkpoint.path / DESCRIBED, checkpoint.json(DESCRIBED), tokenizer_config(checkpoint)
+    try:
+        before = space_before(path, described)
+        controls = special_names(checkpoint) | {"<s>", "</s>"}  # which Phi-3 does not mark as special
+        model = described_sentencepiece(path, described, controls, _unknown_name(checkpoint))
+        tokenizer = reordered_subwords(checkpoint, DESCRIBED, order, model)
+    except InputError as error:
+        raise error if str(checkpoint.path) in str(error) else InputError(f"{path}: {error}") from None
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(f"{path} is damaged, or not a tokenizer.json ({type(error).__name__}: {error}).") from None
+    default = _SPACE_OF.get(str(config.get("tokenizer_class") or "").removesuffix("Fast"))
+    configured = default if config.get("add_prefix_space") is None else bool(config["add_prefix_space"])
+    if configured not in (None, bool(before)):
+        raise InputError(
+            f"{checkpoint.path / 'tokenizer_config.json'}: add_prefix_space (of tokenizer_class, if null) must be "
+            f"{str(bool(before)).lower()}, like {DESCRIBED}. Received: {configured}."
+        )
+    tokenizer.spaced = before == "Metaspace"
+    return tokenizer
 
 
 def begins_texts(checkpoint: Checkpoint, start: int) -> bool:
@@ -92,11 +156,8 @@ def decoder_files(
         pieces, ids = read_model(tokenizer.model).id_to_piece, tokenizer.model_ids
         names = {START: START_NAME, END: END_NAME, **tokenizer.names}
         special = {ours: names[ours] if ids[ours] < 0 else pieces(ids[ours]) for ours in (START, END)}
-        added = {
-            str(order.original_ids[ours]): {"content": name, "special": True, **_AS_THEY_ARE}
-            for ours, name in special.items()
-            if ids[ours] < 0
-        }
+        further = {order.original_ids[ours]: name for ours, name in special.items() if ids[ours] < 0}
+        added = {str(i): {"content": name, "special": True, **_AS_THEY_ARE} for i, name in further.items()}
         config = {
             "tokenizer_class": "LlamaTokenizer",
             "add_bos_token": begins,
@@ -107,7 +168,11 @@ def decoder_files(
             "clean_up_tokenization_spaces": False,
             **({"added_tokens_decoder": added} if added else {}),
         }
-        return {_MODEL: tokenizer.model, "tokenizer_config.json": config}, order
+        if not tokenizer.spaced:
+            return {_MODEL: tokenizer.model, "tokenizer_config.json": config}, order
+        first = starting(special[START], order.original_ids[START]) if begins else None
+        described = spaced_description(tokenizer.model, further, first)
+        return {DESCRIBED: described, "tokenizer_config.json": config}, order
     if isinstance(tokenizer, ByteLevelBPETokenizer):
         order = Arrangement(tokenizer.original_ids).with_start(tables)
         return byte_level_files(tokenizer, order, begins=begins), order

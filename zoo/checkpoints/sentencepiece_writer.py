@@ -9,7 +9,7 @@ import binascii
 import itertools
 import struct
 import tempfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,8 @@ from zoo.text.mapped_subwords import SPACE
 from zoo.text.subwords import fields, read_model
 
 _UNIGRAM, _BPE = 1, 2
-_NORMAL, _UNKNOWN, _CONTROL = 1, 2, 3
+_NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _BYTE = 1, 2, 3, 4, 6
+_BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
 _SPACES = " {2,}"
 # Unicode's White_Space, at which `WhitespaceSplit` splits text.
 _WHITE = (*range(0x09, 0x0E), 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029, 0x202F, 0x205F, 0x3000)
@@ -29,41 +30,65 @@ _WHITE = (*range(0x09, 0x0E), 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x2028
 _NEVER_WHITE = (0x0B, 0x85)
 
 
-def described_sentencepiece(path: Path, described: Mapping[str, Any], controls: Collection[str]) -> bytes:
+# Steps of decoders, which keep all spaces.
+_PREPENDED = {"type": "Prepend", "prepend": SPACE}
+_REPLACED = {"type": "Replace", "pattern": {"String": " "}, "content": SPACE}
+_SPLIT = {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": False}
+_METASPACE = {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": "first", "split": False}
+_JOINED = (
+    {"type": "Replace", "pattern": {"String": SPACE}, "content": " "},
+    {"type": "ByteFallback"},
+    {"type": "Fuse"},
+)
+_STRIPPED = {"type": "Strip", "content": " ", "start": 1, "stop": 0}
+
+
+def described_sentencepiece(
+    path: Path, described: Mapping[str, Any], controls: Collection[str], unknown: str | None = None
+) -> bytes:
     """Returns the SentencePiece model that a `tokenizer.json` describes, whose pieces have the ids of the file.
 
     Args:
         path: The file, for errors.
         described: The content of the file.
         controls: Special pieces, besides those that the file marks as special.
+        unknown: The unknown token of a decoder, whose BPE keeps all spaces and replaces unknown characters by bytes.
+            Default: of other models.
 
     Raises:
         InputError: If it is neither Unigram nor BPE, or has steps that SentencePiece lacks.
     """
     model = described.get("model") or {}
     controls = {*controls, *(token["content"] for token in described.get("added_tokens") or [] if token["special"])}
-    kind = model.get("type")
+    kind, has_bytes = model.get("type"), unknown is not None
+    kinds = dict.fromkeys(controls, _CONTROL)
+    if has_bytes:
+        kinds |= _kinds_of_decoder(path, described, controls)
     if kind == "Unigram":
         pieces = [(str(piece), float(score)) for piece, score in model["vocab"]]
-        unknown = model.get("unk_id")
+        unknown_id = model.get("unk_id")
     elif kind == "BPE":
-        pieces = _ranked(path, model)
-        unknown = model["vocab"].get(model.get("unk_token"))
+        unknown = model.get("unk_token") or unknown
+        unknown_id = model["vocab"].get(unknown)
+        pieces = _ranked(path, model, kinds | {str(unknown): _UNKNOWN})
     else:
         raise InputError(f"{path}: model.type must be Unigram or BPE. Received: model.type={kind!r}.")
-    for name, only in (("byte_fallback", False), ("dropout", None), ("ignore_merges", False)):
-        if received := model.get(name):
-            raise InputError(f"{path}: model.{name} must be {only} to be imported. Received: {received!r}.")
-    if unknown is None or not 0 <= unknown < len(pieces):
-        raise InputError(f"{path} must have an unknown piece. Received: {unknown!r}.")
-    if any(SPACE in piece[1:].lstrip(SPACE) for piece, _ in pieces if piece not in controls):
+    for name in ("byte_fallback", "dropout", "ignore_merges", "continuing_subword_prefix", "end_of_word_suffix"):
+        if bool(received := model.get(name)) != (expected := has_bytes and name == "byte_fallback"):
+            raise InputError(
+                f"{path}: model.{name} must be {'true' if expected else 'false or null'} to be imported. "
+                f"Received: {received!r}."
+            )
+    if unknown_id is None or not 0 <= unknown_id < len(pieces):
+        raise InputError(f"{path} must have an unknown piece. Received: {unknown_id!r}.")
+    if not has_bytes and any(SPACE in piece[1:].lstrip(SPACE) for piece, _ in pieces if piece not in controls):
         raise InputError(f"{path} has a piece of two words; pieces must be within words.")
-    kinds = [_UNKNOWN if i == unknown else _CONTROL if p in controls else _NORMAL for i, (p, _) in enumerate(pieces)]
-    written = b"".join(
-        _field(1, _field(1, piece.encode()) + b"\x15" + struct.pack("<f", score) + _number(3, piece_kind))
-        for (piece, score), piece_kind in zip(pieces, kinds, strict=True)
-    )
-    trainer = _number(3, _UNIGRAM if kind == "Unigram" else _BPE) + _number(4, len(pieces)) + _number(40, unknown)
+    kinds[pieces[unknown_id][0]] = _UNKNOWN
+    written = b"".join(_written(piece, score, kinds.get(piece, _NORMAL)) for piece, score in pieces)
+    trainer = _number(3, _UNIGRAM if kind == "Unigram" else _BPE) + _number(4, len(pieces)) + _number(40, unknown_id)
+    if has_bytes:
+        rules = _number(3, space_before(path, described) == "Prepend") + _number(4, 0)
+        return written + _field(2, trainer + _number(35, 1)) + _field(3, _field(1, b"described") + rules)
     charsmap, splits_at_white = _rules(path, described)
     _check_decoder(path, described.get("decoder") or {})
     content = written + _field(2, trainer) + _field(3, _field(1, b"described") + _field(2, charsmap))
@@ -83,29 +108,107 @@ def _check_white(path: Path, model: bytes) -> None:
             )
 
 
-def _ranked(path: Path, model: Mapping[str, Any]) -> list[tuple[str, float]]:
+def space_before(path: Path, described: Mapping[str, Any]) -> str:
+    """Returns the type of the step by which a decoder puts a space before texts, empty if it puts none.
+
+    `Prepend` puts it before all texts, `Metaspace` before those that begin without one.
+
+    Raises:
+        InputError: If other steps change or split texts, or join pieces.
+    """
+    steps, splits = list(steps_of(described.get("normalizer"))), list(steps_of(described.get("pre_tokenizer")))
+    decoder = described.get("decoder")
+    scheme = splits[0].get("prepend_scheme") if splits else None
+    if not steps and splits == [{**_METASPACE, "prepend_scheme": scheme}] and scheme in ("first", "always", "never"):
+        before = "" if scheme == "never" else "Metaspace"
+    elif steps in ([_REPLACED], [_PREPENDED, _REPLACED]) and splits in ([], [_SPLIT]):
+        before = "Prepend" if _PREPENDED in steps else ""
+    else:
+        raise InputError(
+            f"{path}: normalizer and pre_tokenizer must replace spaces by {SPACE} (Replace, or Metaspace without "
+            f"split). Received: normalizer={steps!r:.200}, pre_tokenizer={splits!r:.200}."
+        )
+    if decoder != (joined := {"type": "Sequence", "decoders": [*_JOINED, *([_STRIPPED] if before else [])]}):
+        raise InputError(f"{path}: decoder must be {joined}. Received: {decoder!r:.300}.")
+    return before
+
+
+def _kinds_of_decoder(path: Path, described: Mapping[str, Any], controls: Collection[str]) -> dict[str, int]:
+    """Returns the kinds of bytes and of added tokens that are not special.
+
+    `tokenizers` finds added tokens with a space only in texts that contain the character ▁. They remain ordinary
+    pieces, unless merges of spaces come first, as in files of Gemma.
+
+    Raises:
+        InputError: If bytes are missing, or SentencePiece finds added tokens elsewhere than `tokenizers`.
+    """
+    vocabulary = described["model"]["vocab"]
+    if missing := [piece for piece in _BYTES if piece not in vocabulary]:
+        raise InputError(f"{path}: model.vocab must have all 256 bytes. Received: none that is {missing[0]}.")
+    kinds, runs = dict.fromkeys(_BYTES, _BYTE), set()
+    for token in described.get("added_tokens") or []:
+        piece, index = token["content"], token["id"]
+        if vocabulary.get(piece, max(index, len(vocabulary))) != index:
+            raise InputError(f"{path}: added_tokens must have their ids in model.vocab. Received: {piece!r}, {index}.")
+        if piece in controls or piece not in vocabulary:
+            continue
+        moves = [key for key in ("single_word", "lstrip", "rstrip") if token.get(key)]
+        if moves or " " in piece or (SPACE in piece and token.get("normalized", True)) or space_before(path, described):
+            raise InputError(
+                f"{path}: added_tokens must be special, or neither have spaces nor trim them, in texts without a space "
+                f"before them. Received: {dict(token)!r:.200}."
+            )
+        if SPACE in piece:
+            runs.add(piece)
+        else:
+            kinds[piece] = _USER_DEFINED
+    others = kinds.keys() | {*controls}
+    pairs = [pair for pair in _pairs(described["model"]) if "".join(pair) not in others]
+    return kinds | (dict.fromkeys(runs, _USER_DEFINED) if runs and _begins_with_runs(pairs, runs) else {})
+
+
+def _begins_with_runs(pairs: Sequence[tuple[str, ...]], runs: Collection[str]) -> bool:
+    """Returns whether merges divide spaces first, from left to right, into the longest of several runs of spaces."""
+    count = sum("".join(pair) in runs for pair in pairs)
+    ranks = {pair: rank for rank, pair in enumerate(pairs[:count])}
+    growing = [ranks.get((size * SPACE, SPACE), count) for size in range(len(runs), 0, -1)]
+    return (
+        {*runs} == {size * SPACE for size in range(2, len(runs) + 2)}
+        and all("".join(pair) in runs for pair in ranks)
+        and max(growing) == growing[-1] < count
+        and not any(half in runs for pair in pairs[count:] for half in pair)
+    )
+
+
+def _pairs(model: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """Returns the merges of a BPE, which older files write as texts."""
+    return [tuple(pair.split(" ")) if isinstance(pair, str) else tuple(pair) for pair in model["merges"]]
+
+
+def _ranked(path: Path, model: Mapping[str, Any], kinds: Mapping[str, int]) -> list[tuple[str, float]]:
     """Returns the pieces of a BPE in the order of their ids with scores, which fall with their rank in the merges.
 
     SentencePiece merges the pair with the best result, `tokenizers` the first pair in a list. Both are the same if all
-    pairs with one result follow each other in the list.
+    pairs with one result follow each other in the list. Pieces that have a kind are not merged.
     """
     vocabulary = model["vocab"]
     pieces = sorted(vocabulary, key=vocabulary.__getitem__)
     if [vocabulary[piece] for piece in pieces] != list(range(len(pieces))):
         raise InputError(f"{path}: the ids of a vocabulary must be 0, 1, 2 and so on.")
-    merges = [tuple(pair.split(" ")) if isinstance(pair, str) else tuple(pair) for pair in model["merges"]]
-    groups = [(piece, set(pairs)) for piece, pairs in itertools.groupby(merges, "".join)]
+    results = ((piece, set(pairs)) for piece, pairs in itertools.groupby(_pairs(model), "".join))
+    groups = [(piece, pairs) for piece, pairs in results if kinds.get(piece, _BYTE) == _BYTE]
     ranks = {piece: rank for rank, (piece, _) in enumerate(groups)}
-    mergeable = {*ranks, *(piece for piece in pieces if len(piece) == 1)}
-    for piece, pairs in groups:
+    unmerged: dict[str, set[tuple[str, ...]]] = {piece: set() for piece in pieces if piece not in kinds}
+    for piece, pairs in (unmerged | dict(groups)).items():
         cuts = ((piece[:place], piece[place:]) for place in range(1, len(piece)))
-        missing = next((cut for cut in cuts if cut not in pairs and mergeable.issuperset(cut)), None)
-        if len(ranks) != len(groups) or missing or piece not in vocabulary:
+        halves = ((cut, [half in ranks or len(half) == 1 and half not in kinds for half in cut]) for cut in cuts)
+        missing = next((cut for cut, mergeable in halves if cut not in pairs and all(mergeable)), None)
+        if len(ranks) != len(groups) or missing or piece not in vocabulary or piece in kinds:
             raise InputError(
                 f"{path}: model.merges must have all pairs that result in a piece, one after another. "
                 f"Received: {piece!r} without {missing!r}."
             )
-    # A piece without a pair is a single character, or is never used: its score does not matter.
+    # A piece without a pair is a single character, or nothing merges to it: its score does not matter.
     return [(piece, -float(ranks.get(piece, len(ranks)))) for piece in pieces]
 
 
@@ -181,6 +284,10 @@ def _content(message: bytes, number: int) -> bytes:
     return next(message[first:last] for field, first, last in fields(message, 0, len(message)) if field == number)
 
 
+def _written(piece: str, score: float, kind: int) -> bytes:
+    return _field(1, _field(1, piece.encode()) + b"\x15" + struct.pack("<f", score) + _number(3, kind))
+
+
 def _number(number: int, value: int) -> bytes:
     return _varint(number << 3) + _varint(value)
 
@@ -245,11 +352,50 @@ def description(
     }
 
 
+def spaced_description(model: bytes, names: Mapping[int, str], start: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Returns the `tokenizer.json` of a decoder that puts a space before texts that begin without one.
+
+    Args:
+        model: The SentencePiece model.
+        names: The names of special tokens beyond its pieces, by their ids.
+        start: The `post_processor`.
+    """
+    processor = read_model(model)
+    pieces = [processor.id_to_piece(i) for i in range(processor.vocab_size())]
+    unknown = processor.unk_id()
+    special = {i: piece for i, piece in enumerate(pieces) if i == unknown or processor.is_control(i)} | {**names}
+    ordinary = (i for i in range(len(pieces)) if i not in special and not processor.is_byte(i))
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    return {
+        "version": "1.0",
+        "added_tokens": [{"id": i, "content": special[i], **flags, "special": True} for i in sorted(special)],
+        "normalizer": None,
+        "pre_tokenizer": _METASPACE,
+        "post_processor": start,
+        "decoder": {"type": "Sequence", "decoders": [*_JOINED, _STRIPPED]},
+        "model": {
+            "type": "BPE",
+            "unk_token": pieces[unknown],
+            "fuse_unk": True,
+            "byte_fallback": True,
+            "vocab": {piece: i for i, piece in enumerate(pieces)},
+            "merges": _merges({pieces[i]: processor.get_score(i) for i in ordinary}),
+        },
+    }
+
+
 def _merges(scores: Mapping[str, float]) -> list[list[str]]:
     """Returns all pairs of pieces that result in another piece, those of the best piece first."""
     ranked = sorted(scores, key=scores.__getitem__, reverse=True)
     cuts = ((piece[:place], piece[place:]) for piece in ranked for place in range(1, len(piece)))
     return [list(cut) for cut in cuts if cut[0] in scores and cut[1] in scores]
+
+
+def single_tokens(model: bytes) -> set[str]:
+    """Returns the pieces of a SentencePiece model that are one token wherever a text contains them, or in no text."""
+    kinds = tuple(_number(3, kind) for kind in (_UNKNOWN, _CONTROL, _USER_DEFINED))
+    pieces = (model[first:last] for number, first, last in fields(model, 0, len(model)) if number == 1)
+    return {_content(piece, 1).decode() for piece in pieces if piece.endswith(kinds)}
 
 
 def charsmap_of(model: bytes) -> bytes:

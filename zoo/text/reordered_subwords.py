@@ -25,6 +25,8 @@ class ReorderedSubwordTokenizer(SubwordTokenizer):
         names: The names in the checkpoint of special tokens for which the model has no piece, by our id.
         original_ids: For each of our ids, the id in the checkpoint, −1 for none. Default: `model_ids`.
         tidy: Whether decoding removes spaces before English punctuation, see `zoo.text.mapped_subwords.tidied`.
+        spaced: Whether a space is put before texts that begin without one, and decoding drops it; of a model that puts
+            none.
 
     Raises:
         InputError: The bytes are not a SentencePiece model, or `model_ids` exceeds its pieces.
@@ -39,8 +41,9 @@ class ReorderedSubwordTokenizer(SubwordTokenizer):
         names: Mapping[int, str] | None = None,
         original_ids: Sequence[int] | None = None,
         tidy: bool = False,
+        spaced: bool = False,
     ):
-        self.model_ids, self.names, self.tidy = tuple(model_ids), dict(names or {}), tidy
+        self.model_ids, self.names, self.tidy, self.spaced = tuple(model_ids), dict(names or {}), tidy, spaced
         self.original_ids = self.model_ids if original_ids is None else tuple(original_ids)
         if len(self.original_ids) != len(self.model_ids):
             raise InputError(
@@ -67,9 +70,12 @@ class ReorderedSubwordTokenizer(SubwordTokenizer):
     def from_saved(cls, state: Mapping[str, Any], read: Callable[[str], bytes]) -> Self:
         names = {int(index): name for index, name in state.get("names", {}).items()}
         original_ids = saved_list(state, "original_ids") if "original_ids" in state else None
-        return cls(read(".model"), saved_list(state, "model_ids"), names, original_ids, bool(state.get("tidy")))
+        options = {name: bool(state.get(name)) for name in ("tidy", "spaced")}
+        return cls(read(".model"), saved_list(state, "model_ids"), names, original_ids, **options)
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        if self.spaced:
+            texts = [f" {text}" if text and text[0] not in (" ", SPACE) else text for text in texts]
         return [[self.ids_of_model[i] for i in row] for row in super().encode(texts)]
 
     def segmentations(self, word: str, count: int) -> list[tuple[tuple[int, ...], float]]:
@@ -83,6 +89,8 @@ class ReorderedSubwordTokenizer(SubwordTokenizer):
         else:
             piece = self._processor.id_to_piece
             texts = ["".join(map(piece, row)).removeprefix(SPACE).replace(SPACE, " ") for row in rows]
+        if self.spaced:
+            texts = [text.removeprefix(" ") for text in texts]
         return list(map(tidied, texts)) if self.tidy else texts
 
     def _files(self) -> dict[str, bytes]:
@@ -93,4 +101,6 @@ class ReorderedSubwordTokenizer(SubwordTokenizer):
             state["original_ids"] = self.original_ids
         if self.tidy:
             state["tidy"] = True
+        if self.spaced:
+            state["spaced"] = True
         return {".model": self.model, ".json": json.dumps(state).encode()}

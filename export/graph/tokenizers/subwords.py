@@ -51,9 +51,11 @@ class ReorderedSubwordGraph(SubwordGraph):
         surfaces = zip(pieces, self._surfaces, strict=True)
         first = [text[1:] if drops_space and piece.startswith(SPACE) else text for piece, text in surfaces]
         self._first_surfaces = np.array(first, dtype=object)
-        self._replaced = tidying() if tokenizer.tidy else []
+        self._replaced, self._spaced = tidying() if tokenizer.tidy else [], tokenizer.spaced
 
     def encode(self, text: tf.Tensor) -> tf.RaggedTensor:
+        if self._spaced:
+            text = tf.strings.regex_replace(self._read(text), f"^([^ {SPACE}])", r" \1", replace_global=False)
         return tf.ragged.map_flat_values(tf.gather, tf.constant(self._ids_of_model), super().encode(text))
 
     def _decode(self, ids: tf.RaggedTensor) -> tf.Tensor:

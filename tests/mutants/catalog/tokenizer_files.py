@@ -10,7 +10,66 @@ _OLDER = (
     "step_by_step",
 )
 
+_WRITER, _DECODERS = "zoo/checkpoints/sentencepiece_writer.py", "tests/training/importing/test_llama.py::"
+_SPACES = (f"{_DECODERS}test_texts_begin_with_a_space_as_tokenizer_json_describes_it",)
+
 MUTANTS: list[Mutant] = [
+    Mutant(
+        "a space is put before texts that begin with one",
+        "zoo/text/reordered_subwords.py",
+        'if text and text[0] not in (" ", SPACE) else text',
+        "if text else text",
+        _OLDER,
+    ),
+    Mutant(
+        "the graph puts no space before texts",
+        "export/graph/tokenizers/subwords.py",
+        "if self._spaced:",
+        "if False:",
+        _SPACES,
+    ),
+    Mutant(
+        "Prepend puts no space before texts",
+        _WRITER,
+        'space_before(path, described) == "Prepend"',
+        "False",
+        _SPACES,
+    ),
+    Mutant(
+        "an added token that is not special is an ordinary piece",
+        _WRITER,
+        "kinds[piece] = _USER_DEFINED",
+        "pass",
+        _SPACES,
+    ),
+    Mutant(
+        "runs of spaces are ordinary pieces whatever the order of their merges is",
+        _WRITER,
+        "and max(growing) == growing[-1] < count",
+        "and False",
+        ("tests/zoo/checkpoints/test_sentencepiece_writer.py::test_runs_of_spaces_are_divided_in_the_order_of_merges",),
+    ),
+    Mutant(
+        "merges need not be those that the pieces imply",
+        _WRITER,
+        "if len(ranks) != len(groups) or missing or piece not in vocabulary or piece in kinds:",
+        "if False:",
+        (f"{_DECODERS}test_tokenizers_that_we_do_not_have_are_refused",),
+    ),
+    Mutant(
+        "the decoder of SentencePiece with bytes is not read",
+        _WRITER,
+        "if decoder != (joined :=",
+        "if None is (joined :=",
+        _REFUSED,
+    ),
+    Mutant(
+        "add_prefix_space may contradict tokenizer.json",
+        "zoo/checkpoints/decoder_tokenizers.py",
+        "if configured not in (None, bool(before)):",
+        "if False:",
+        _REFUSED,
+    ),
     Mutant(
         "a decoder whose file omits the space before texts puts one",
         _FILES,

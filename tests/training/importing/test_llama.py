@@ -33,7 +33,7 @@ SPECIAL = {
 }
 """The ids of padding and end of families whose ids are not those of Llama."""
 OLDER = ("older/gpt2", "older/gpt_neox", "older/llama", "older/qwen2")
-FAMILIES = ("llama", "gemma2", "gemma3_text", "qwen3", "gpt_neox", "olmo2", "phi3", "smollm3", *OLDER)
+FAMILIES = ("llama", "mistral", "gemma2", "gemma3_text", "qwen3", "gpt_neox", "olmo2", "phi3", "smollm3", *OLDER)
 
 
 class Imported:
@@ -247,6 +247,19 @@ def test_tokenizers_that_we_do_not_have_are_refused(tmp_path):
         assert old in text
         path.write_text(text.replace(old, new, 1), encoding="utf-8")
         refused(f"hf:{path.parent}", tmp_path / "run", "tokenizer.json", *words)
+    pieces = checkpoints.copy("mistral", tmp_path / "mistral") / "tokenizer.json"
+    for change, *words in (
+        (lambda file: file["model"].update(ignore_merges=True), "model.ignore_merges", "True"),
+        (lambda file: file["model"]["vocab"].update({"<0x4>": file["model"]["vocab"].pop("<0x41>")}), "<0x41>"),
+        (lambda file: file["model"]["merges"].remove(["\u2581", "a"]), "model.merges", "'\u2581a'"),
+        (lambda file: file["model"]["merges"].append(["<0x4", "1>"]), "model.merges", "'<0x41>'"),
+        (lambda file: file["added_tokens"][0].update(content="a"), "added_tokens", "'a', 0"),
+        (lambda file: file["added_tokens"][0].update(content="n", id=273, special=False), "added_tokens", "'n'", "273"),
+    ):
+        described = json.loads((checkpoints.FIXTURES / "mistral" / pieces.name).read_text(encoding="utf-8"))
+        change(described)
+        pieces.write_text(json.dumps(described), encoding="utf-8")
+        refused(f"hf:{pieces.parent}", tmp_path / "run", "tokenizer.json", *words)
     described = json.loads(text)  # as files of Phi-4 have it, with the same words
     described["pre_tokenizer"]["pretokenizers"][0] |= {"behavior": "Removed", "invert": True}
     path.write_text(json.dumps(described), encoding="utf-8")
@@ -255,6 +268,42 @@ def test_tokenizers_that_we_do_not_have_are_refused(tmp_path):
     tokenizer = zoo.load(tmp_path / "run").tokenizers.text
     rows = [[tokenizer.original_ids[i] for i in row] for row in tokenizer.encode(words["texts"])]
     assert rows == words["token_ids"]
+
+
+def test_texts_begin_with_a_space_as_tokenizer_json_describes_it(tmp_path):
+    folder = checkpoints.copy("mistral", tmp_path / "mistral")
+    path, config = folder / "tokenizer.json", folder / "tokenizer_config.json"
+    described, texts = json.loads(path.read_text(encoding="utf-8")), ["a man", " a man", "a\n\n\n man", " ", ""]
+
+    def rows():
+        tokenizer = get_family("mistral")(Checkpoint(folder)).tokenizers["text"]
+        found = tokenizer.encode(texts)
+        assert tokenizer.decode(found) == [text.removeprefix(" " if tokenizer.spaced else "") for text in texts]
+        check_graph(tokenizer, texts)
+        return [[tokenizer.model_ids[i] for i in row] for row in found]
+
+    with_space = rows()
+    assert with_space[0] == with_space[1]
+    replace = {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}
+    prepend = {"type": "Prepend", "prepend": "\u2581"}
+    described["normalizer"] = {"type": "Sequence", "normalizers": [prepend, replace]}
+    described["pre_tokenizer"] = None
+    path.write_text(json.dumps(described), encoding="utf-8")
+    assert rows()[0] == with_space[0] and rows()[1] == [space := with_space[3][0], *with_space[0]]
+    # As Gemma's: no space, and an added token that is not special.
+    size = len(described["model"]["vocab"])
+    breaks = {**described["added_tokens"][0], "id": size, "content": "\n\n", "special": False}
+    described["model"]["vocab"]["\n\n"] = size
+    described["normalizer"] = replace
+    described["added_tokens"][2] |= {"special": False, "rstrip": True}  # </s>, as Phi-3 describes it
+    described["added_tokens"].append(breaks)
+    described["decoder"]["decoders"].pop()
+    path.write_text(json.dumps(described), encoding="utf-8")
+    config.write_text(json.dumps({"tokenizer_class": "GemmaTokenizer"}), encoding="utf-8")
+    checkpoints.change_config(folder, vocab_size=size + 1)
+    found = rows()
+    assert found[0] != with_space[0] and found[1] == with_space[0] and found[2].count(size) == 1
+    assert found[3:] == [[space], []]
 
 
 def test_each_of_several_ends_ends_a_text(tmp_path):

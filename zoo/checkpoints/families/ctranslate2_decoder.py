@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from zoo.checkpoints.ctranslate2_file import MODEL_TYPE, CTranslate2Checkpoint
-from zoo.checkpoints.decoder_tokenizers import begins_texts, decoder_files, text_tokenizer
+from zoo.checkpoints.decoder_tokenizers import begins_texts, decoder_files, text_tokenizer, unknown_id
 from zoo.checkpoints.families.base import Exported, Imported, Trained, Weights, paired, register_family, register_writer
 from zoo.checkpoints.families.ctranslate2_layers import (
     EPSILON,
@@ -86,8 +86,7 @@ def ctranslate2_decoder(checkpoint: CTranslate2Checkpoint) -> Imported:
         )
     start, end, pad = places[bos], places[eos], padding_of(places)
     has_files = any((checkpoint.path / name).is_file() for name in _TOKENIZERS)
-    is_byte_level = has_files and not (checkpoint.path / _TOKENIZERS[0]).is_file()
-    unknown = None if is_byte_level else places.get(unk)
+    unknown = unknown_id(checkpoint) if has_files else places.get(unk)
     order = arrange(rows, start, end, None if pad in (start, end, unknown) else pad, unknown)
     if has_files:
         checkpoint.option("lowercase")

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from zoo.checkpoints.checkpoint import Checkpoint
-from zoo.checkpoints.decoder_tokenizers import begins_texts, decoder_files, text_tokenizer
+from zoo.checkpoints.decoder_tokenizers import begins_texts, decoder_files, text_tokenizer, unknown_id
 from zoo.checkpoints.families.base import ACTIVATIONS, Imported, Trained, Weights, paired
 from zoo.checkpoints.families.layouts import (
     Columns,
@@ -20,7 +20,6 @@ from zoo.checkpoints.families.layouts import (
     tables,
 )
 from zoo.checkpoints.families.rotary import SCALING, rope_parameters, rotary
-from zoo.checkpoints.tokenizers import unknown_of
 from zoo.checkpoints.vocabulary import NEW, Arrangement, arrange, others_as_option, written_ends
 from zoo.errors import InputError
 from zoo.vocabulary import PAD, START
@@ -59,9 +58,7 @@ def decoder(
     """
     heads, dim = checkpoint.option("num_attention_heads"), checkpoint.option("hidden_size")
     start, (end, *others) = checkpoint.option("bos_token_id"), checkpoint.ends()
-    pieces = checkpoint.path / "tokenizer.model"
-    unknown = unknown_of(pieces.read_bytes()) if pieces.is_file() else None
-    pad = checkpoint.option("pad_token_id")
+    unknown, pad = unknown_id(checkpoint), checkpoint.option("pad_token_id")
     pad = None if pad in (start, end, unknown, -1) else pad
     order = arrange(checkpoint.option("vocab_size"), end if start is None else start, end, pad, unknown)
     groups = checkpoint.option("num_key_value_heads") or heads
