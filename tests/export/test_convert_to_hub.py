@@ -25,7 +25,7 @@ from zoo.vocabulary import PAD, SPECIAL_PIECES, START
 
 TEXTS = ["", " a man  rides", "it's 25 €", "ein Mann 😀", "naïve\tcafé"]
 _ENCODERS = ("roberta", "distilbert", "xlm_roberta", "mpnet")
-ENCODERS = (*_ENCODERS, *(f"{name}_classifier" for name in _ENCODERS))
+ENCODERS = (*_ENCODERS, *(f"{name}_classifier" for name in _ENCODERS), "xlm_roberta_described")
 TRANSLATORS = ("nllb", "m2m_100", "bart", "mbart", "mbart_50")
 DECODERS = ("gpt_neox", "llama", "mistral", "qwen3", "gemma2", "gemma3_text", "olmo2", "phi3", "smollm3")
 FAMILIES = ("gpt2", "marian", "minilm", "bert", *ENCODERS, *DECODERS, *TRANSLATORS, "t5", "t5_gated")
@@ -38,6 +38,7 @@ FAST = (
     "roberta",
     "distilbert_classifier",
     "xlm_roberta",
+    "xlm_roberta_described",
     "mpnet",
     "nllb",
     "bart",

@@ -6,6 +6,7 @@ from typing import Any
 
 from zoo.checkpoints.byte_level_tokenizers import byte_level, byte_level_files
 from zoo.checkpoints.checkpoint import Checkpoint
+from zoo.checkpoints.multilingual_tokenizers import Subwords, described_pieces, description_of
 from zoo.checkpoints.tokenizers import (
     added_token_error,
     added_tokens_of,
@@ -167,11 +168,15 @@ def bart_files(tokenizers: Mapping[str, Tokenizer]) -> dict[str, Any]:
 
 def _with_ends(files: dict[str, Any], start: int, end: int) -> dict[str, Any]:
     """Returns the files of a byte-level tokenizer, changed to add `<s>` and `</s>` with these ids to texts."""
-    around = {"sep": [NAMES["sep_token"], end], "cls": [NAMES["cls_token"], start]}
-    others = {"trim_offsets": True, "add_prefix_space": False}
-    files[_DESCRIBED]["post_processor"] = {"type": "RobertaProcessing", **around, **others}
+    files[_DESCRIBED]["post_processor"] = _around(start, end)
     files["tokenizer_config.json"] |= {"tokenizer_class": "RobertaTokenizer", **_token_names(NAMES)}
     return files
+
+
+def _around(start: int, end: int) -> dict[str, Any]:
+    """Returns the `post_processor` that adds `<s>` and `</s>` with these ids to texts."""
+    around = {"sep": [NAMES["sep_token"], end], "cls": [NAMES["cls_token"], start]}
+    return {"type": "RobertaProcessing", **around, "trim_offsets": True, "add_prefix_space": False}
 
 
 def _token_names(names: Mapping[str, str]) -> dict[str, Any]:
@@ -179,26 +184,25 @@ def _token_names(names: Mapping[str, str]) -> dict[str, Any]:
 
 
 def xlm_roberta_tokenizer(checkpoint: Checkpoint, size: int) -> tuple[ReorderedSubwordTokenizer, Arrangement]:
-    """Returns the tokenizer of `sentencepiece.bpe.model`, and the order of ids, which are those of fairseq.
+    """Returns the tokenizer of `sentencepiece.bpe.model`, or otherwise of `tokenizer.json`, and the order of ids.
 
     Args:
         checkpoint: The checkpoint.
         size: The number of tokens of the model.
 
     Raises:
-        InputError: If the file is missing, its special pieces differ, or ordinary tokens were added.
+        InputError: If both files are missing, special pieces differ, or ordinary tokens were added.
     """
-    if not (checkpoint.path / _MODEL).is_file():
-        raise InputError(
-            f"{checkpoint.path / _MODEL} is missing: the tokenizer is read from this SentencePiece model, not from "
-            f"{_DESCRIBED}."
-        )
     config = _check_prefix(checkpoint, True)
     for key, name in NAMES.items():
         if (received := content_of(config.get(key) or name)) != name:
             raise InputError(
                 f"{checkpoint.path / 'tokenizer_config.json'}: {key} must be {name}. Received: {received}."
             )
+    pad, start, end, unknown = _SPECIAL
+    order = arrange(size, start, end, pad, unknown)
+    if not (checkpoint.path / _MODEL).is_file():
+        return _described_xlm_roberta(checkpoint, order), order
     model = checkpoint.file(_MODEL).read_bytes()
     processor = read_model(model)
     pieces = [processor.id_to_piece(index) for index in range(processor.vocab_size())]
@@ -213,10 +217,20 @@ def xlm_roberta_tokenizer(checkpoint: Checkpoint, size: int) -> tuple[ReorderedS
             f"Received: {size}."
         )
     _check_pieces(checkpoint, pieces)
-    pad, start, end, unknown = _SPECIAL
-    order = arrange(size, start, end, pad, unknown)
     model_ids = _shifted(len(order.original_ids), len(pieces))
     return ReorderedSubwordTokenizer(model, model_ids, original_ids=order.original_ids).with_start(), order
+
+
+def _described_xlm_roberta(checkpoint: Checkpoint, order: Arrangement) -> ReorderedSubwordTokenizer:
+    path = checkpoint.path / _DESCRIBED
+    model, pieces, names = described_pieces(checkpoint)
+    if (last := max(*pieces, *names)) >= (size := max(order.original_ids) + 1):
+        raise InputError(f"{path}: the tokenizer has the id {last}, and the model {size:,} tokens.")
+    for file, token, index, special in added_tokens_of(checkpoint):
+        if not special or names.get(index) != token:
+            raise added_token_error(file, token)
+    check_special(path, checkpoint.json(_DESCRIBED).get("post_processor") or {}, NAMES["cls_token"], NAMES["sep_token"])
+    return Subwords(model, pieces, {}, names, tidy=False).tokenizer(order).with_start()
 
 
 def _shifted(size: int, count: int) -> tuple[int, ...]:
@@ -245,12 +259,17 @@ def _check_pieces(checkpoint: Checkpoint, pieces: list[str]) -> None:
 def xlm_roberta_files(tokenizer: ReorderedSubwordTokenizer) -> tuple[dict[str, Any], Arrangement]:
     """Returns the files of XLM-RoBERTa's tokenizer by name, and the order of their ids.
 
+    They have a SentencePiece model if its ids are those of fairseq, less 1, and otherwise a `tokenizer.json`.
+
     Raises:
-        InputError: If the ids of the tokenizer are not those of fairseq.
+        InputError: If the special tokens do not have the ids of fairseq.
     """
-    processor, size = read_model(tokenizer.model), tokenizer.vocab_size
-    if tokenizer.model_ids != _shifted(size, processor.vocab_size()):
-        raise InputError("XLM-RoBERTa needs the ids of SentencePiece plus 1; this tokenizer has others.")
     pad, start, end, unknown = _SPECIAL
+    order = arrange(size := tokenizer.vocab_size, start, end, pad, unknown)
     config = {"tokenizer_class": "XLMRobertaTokenizer", **_token_names(NAMES)}
-    return {_MODEL: tokenizer.model, "tokenizer_config.json": config}, arrange(size, start, end, pad, unknown)
+    if tokenizer.model_ids == _shifted(size, read_model(tokenizer.model).vocab_size()):
+        return {_MODEL: tokenizer.model, "tokenizer_config.json": config}, order
+    if tokenizer.original_ids != order.original_ids:
+        raise InputError("XLM-RoBERTa needs the ids of fairseq; this tokenizer has others.")
+    described = description_of(tokenizer) | {"post_processor": _around(start, end)}
+    return {_DESCRIBED: described, "tokenizer_config.json": config}, order

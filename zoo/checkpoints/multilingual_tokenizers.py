@@ -83,7 +83,7 @@ def fairseq_subwords(checkpoint: Checkpoint, size: int) -> Subwords:
     if (checkpoint.path / _MODEL).is_file():
         model, pieces, names = _from_model(checkpoint, config)
     else:
-        model, pieces, names = _from_description(checkpoint)
+        model, pieces, names = described_pieces(checkpoint)
     codes = {name: i for i, name in names.items() if _CODE.fullmatch(name)}
     if not codes:
         raise InputError(f"{checkpoint.path}: the tokenizer has no language codes, such as eng_Latn or en_XX.")
@@ -128,7 +128,12 @@ def _listed_tokens(checkpoint: Checkpoint, config: Mapping[str, Any]) -> list[st
     return []
 
 
-def _from_description(checkpoint: Checkpoint) -> tuple[bytes, dict[int, int], dict[int, str]]:
+def described_pieces(checkpoint: Checkpoint) -> tuple[bytes, dict[int, int], dict[int, str]]:
+    """Returns `model`, `pieces` and `names` of a `Subwords` from `tokenizer.json` alone.
+
+    Raises:
+        InputError: If it is missing or damaged, has other special pieces, or steps that SentencePiece lacks.
+    """
     path = checkpoint.path / _DESCRIBED
     if not path.is_file():
         raise InputError(f"{checkpoint.path} has neither {_MODEL} nor {_DESCRIBED}.")
@@ -261,13 +266,17 @@ def multilingual_files(
     if isinstance(source, MappedSubwordTokenizer):
         return {**_m2m_files(source), "tokenizer_config.json": config | {"language_codes": _m2m_kind(source)}}
     assert isinstance(source, ReorderedSubwordTokenizer)
-    original = source.original_ids
-    names = {**NAMES, **{original[ours]: name for ours, name in source.names.items() if ours > UNKNOWN}}
-    pieces = {original[ours]: i for ours, i in enumerate(source.model_ids) if i >= 0}
-    codes = {original[i]: code for code, i in source.around.languages.items()}
+    codes = {source.original_ids[i]: code for code, i in source.around.languages.items()}
     config["extra_special_tokens"] = [codes[i] for i in sorted(codes)]
-    described = description(source.model, pieces, names, NAMES[SPECIAL["unk"]], source.is_unigram)
-    return {_DESCRIBED: described, "tokenizer_config.json": config}
+    return {_DESCRIBED: description_of(source), "tokenizer_config.json": config}
+
+
+def description_of(tokenizer: ReorderedSubwordTokenizer) -> dict[str, Any]:
+    """Returns the content of the `tokenizer.json` of a tokenizer with the special pieces of fairseq."""
+    original = tokenizer.original_ids
+    names = {**NAMES, **{original[ours]: name for ours, name in tokenizer.names.items() if ours > UNKNOWN}}
+    pieces = {original[ours]: i for ours, i in enumerate(tokenizer.model_ids) if i >= 0}
+    return description(tokenizer.model, pieces, names, NAMES[SPECIAL["unk"]], tokenizer.is_unigram)
 
 
 def target_name(target: Tokenizer) -> str:

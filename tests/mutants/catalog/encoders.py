@@ -10,6 +10,13 @@ _LOGITS = f"{_ENCODERS}::test_logits_{_SAME}_alone_and_with_padding"
 
 MUTANTS: list[Mutant] = [
     Mutant(
+        "ordinary tokens added to a described XLM-RoBERTa are lost",
+        "zoo/checkpoints/encoder_tokenizers.py",
+        "if not special or names.get(index) != token:",
+        "if index < 0:",
+        (f"{_ENCODERS}::test_what_we_do_not_have_is_refused",),
+    ),
+    Mutant(
         "positions of RoBERTa begin a row too early",
         "zoo/checkpoints/families/encoders.py",
         "else self.padding + 1",

@@ -15,11 +15,13 @@ from zoo.text.subwords import read_model
 from zoo.vocabulary import END, PAD, START
 
 NEWER = ("roberta", "distilbert", "xlm_roberta", "mpnet")
-CLASSIFIERS = tuple(f"{family}_classifier" for family in NEWER)
+DESCRIBED = "xlm_roberta_described"
+"""A classifier whose tokenizer is in `tokenizer.json` alone."""
+CLASSIFIERS = (*(f"{family}_classifier" for family in NEWER), DESCRIBED)
 ENCODERS = (*NEWER, "older/distilbert")
 FAMILIES = (*ENCODERS, *CLASSIFIERS)
 SPECIAL = {  # the ids of padding, start, end and what is unknown
-    **dict.fromkeys(("roberta", "xlm_roberta"), (1, 0, 2, 3)),
+    **dict.fromkeys(("roberta", "xlm_roberta", DESCRIBED), (1, 0, 2, 3)),
     **dict.fromkeys(("distilbert", "older/distilbert"), (0, 2, 3, 1)),
     "mpnet": (1, 0, 2, 4),
 }
@@ -83,7 +85,7 @@ def test_logits_are_those_of_the_reference_alone_and_with_padding(family, import
     assert [answer.label for answer in one.run.classify(sentences)] == labels
 
 
-@pytest.mark.parametrize("family", ENCODERS)
+@pytest.mark.parametrize("family", (*ENCODERS, DESCRIBED))
 def test_the_graph_reads_and_writes_as_python_does(family, imported):
     one = imported(family)
     check_graph(one.run.tokenizers.text, one.expected["texts"])
@@ -150,6 +152,7 @@ def test_older_files_are_read(family, imported, tmp_path):
 
 
 LABEL = {"0": "score"}
+ADDED = {"id": 4, "content": "zebra", "normalized": True, "special": False}
 REFUSED = [
     ("roberta/config.json", {"pad_token_id": 2}, "pad_token_id", "1", "2"),
     ("roberta/config.json", {"type_vocab_size": 2}, "type_vocab_size", "1", "2"),
@@ -181,6 +184,10 @@ REFUSED = [
     ("xlm_roberta/config.json", {"vocab_size": 9}, "vocab_size", "9"),
     ("xlm_roberta/tokenizer_config.json", {"add_prefix_space": False}, "add_prefix_space"),
     ("xlm_roberta/tokenizer_config.json", {"mask_token": "<m>"}, "mask_token", "<m>"),
+    ("xlm_roberta_described/config.json", {"vocab_size": 9}, "tokenizer.json", "24", "9"),
+    ("xlm_roberta_described/tokenizer.json", {"post_processor": None}, "tokenizer.json", "post_processor"),
+    ("xlm_roberta_described/tokenizer.json", {"normalizer": {"type": "NFD"}}, "tokenizer.json", "normalizer", "NFD"),
+    ("xlm_roberta_described/tokenizer.json", {"added_tokens": [ADDED]}, "tokenizer.json", "'zebra'"),
     ("mpnet/config.json", {"relative_attention_num_buckets": 16}, "relative_attention_num_buckets", "32", "16"),
     ("mpnet/tokenizer_config.json", {"pad_token": "</s>"}, "padding", "1", "2"),
 ]
@@ -202,7 +209,7 @@ def test_a_head_of_another_task_is_refused(tmp_path):
     refused(f"hf:{folder}", tmp_path / "run", "sentence_bert", "classifier.dense")
 
 
-def test_xlm_roberta_is_read_by_its_model_of_sentencepiece_alone(tmp_path):
+def test_xlm_roberta_is_read_by_its_model_of_sentencepiece(tmp_path):
     folder = checkpoints.copy("xlm_roberta", tmp_path / "checkpoint")
     pieces = pieces_of(folder)
     special = ["<s>", "<pad>", "</s>", "<unk>"]
@@ -219,7 +226,7 @@ def test_xlm_roberta_is_read_by_its_model_of_sentencepiece_alone(tmp_path):
     (folder / "added_tokens.json").write_text('{"zebra": 999}', encoding="utf-8")
     refused(f"hf:{folder}", tmp_path / "other", "added_tokens.json", "'zebra'")
     (folder / "sentencepiece.bpe.model").unlink()
-    refused(f"hf:{folder}", tmp_path / "other", "sentencepiece.bpe.model is missing", "tokenizer.json")
+    refused(f"hf:{folder}", tmp_path / "other", "neither sentencepiece.bpe.model nor tokenizer.json")
 
 
 def pieces_of(folder):
