@@ -152,7 +152,7 @@ def test_older_files_are_read(family, imported, tmp_path):
 
 
 LABEL = {"0": "score"}
-ADDED = {"id": 4, "content": "zebra", "normalized": True, "special": False}
+ADDED = {"id": 5, "content": "o", "normalized": True, "special": False}  # a piece
 REFUSED = [
     ("roberta/config.json", {"pad_token_id": 2}, "pad_token_id", "1", "2"),
     ("roberta/config.json", {"type_vocab_size": 2}, "type_vocab_size", "1", "2"),
@@ -187,7 +187,7 @@ REFUSED = [
     ("xlm_roberta_described/config.json", {"vocab_size": 9}, "tokenizer.json", "24", "9"),
     ("xlm_roberta_described/tokenizer.json", {"post_processor": None}, "tokenizer.json", "post_processor"),
     ("xlm_roberta_described/tokenizer.json", {"normalizer": {"type": "NFD"}}, "tokenizer.json", "normalizer", "NFD"),
-    ("xlm_roberta_described/tokenizer.json", {"added_tokens": [ADDED]}, "tokenizer.json", "'zebra'"),
+    ("xlm_roberta_described/tokenizer.json", {"added_tokens": [ADDED]}, "tokenizer.json", "'o'"),
     ("mpnet/config.json", {"relative_attention_num_buckets": 16}, "relative_attention_num_buckets", "32", "16"),
     ("mpnet/tokenizer_config.json", {"pad_token": "</s>"}, "padding", "1", "2"),
 ]
