@@ -10,10 +10,10 @@ _LOGITS = f"{_ENCODERS}::test_logits_{_SAME}_alone_and_with_padding"
 
 MUTANTS: list[Mutant] = [
     Mutant(
-        "ordinary tokens added to a described XLM-RoBERTa are lost",
+        "a described XLM-RoBERTa may add other tokens around texts",
         "zoo/checkpoints/encoder_tokenizers.py",
-        "if not special or names.get(index) != token:",
-        "if index < 0:",
+        """    check_special(path, checkpoint.json(_DESCRIBED).get("post_processor") or {}, NAMES["cls_token"]""",
+        """    print(path, checkpoint.json(_DESCRIBED).get("post_processor") or {}, NAMES["cls_token"]""",
         (f"{_ENCODERS}::test_what_we_do_not_have_is_refused",),
     ),
     Mutant(
