@@ -1,11 +1,14 @@
 """Meaning in context, as it is taught."""
 
 import numpy as np
+import pytest
 from introductions.conftest import close, numpy
 from support.commands import parse
 
 import zoo
 from experiments.catalog import NAMES, classification
+
+pytestmark = pytest.mark.nightly  # its page trains for 16 seconds
 
 
 def row_the_apple_that_is_eaten(names):

@@ -206,7 +206,7 @@ def test_health_and_counts_while_all_else_is_refused(base, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "patience", [("_PATIENCE", 0.5), pytest.param(("_PATIENCE_WHEN_BUSY", 0.5), marks=pytest.mark.nightly)]
+    "patience", [("_PATIENCE", 0.2), pytest.param(("_PATIENCE_WHEN_BUSY", 0.2), marks=pytest.mark.nightly)]
 )
 def test_messages_that_do_not_come_hold_no_thread(base, monkeypatch, patience):
     monkeypatch.setattr(grpc_server, *patience)
