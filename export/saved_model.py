@@ -83,6 +83,8 @@ def write_export(export: Export, report: Callable[[str], None] = lambda line: No
 
     models = together(export.workdir, export.ensemble)
     run = load_run(models, export.source_language, export.target_language, export.draft)
+    if export.draft_text is not None:
+        report(confirmed_drafts(run, export.options, export.draft_text))
     graph = model_graph(run, export.options)
     for line in shortlist_notes(run, graph.options):
         print(line, file=sys.stderr)
@@ -108,8 +110,6 @@ def write_export(export: Export, report: Callable[[str], None] = lambda line: No
         if export.check:
             report("comparing the answers")
             check_export(run, temporary)
-        if export.draft_text is not None:
-            report(confirmed_drafts(run, export.options, export.draft_text))
         temporary.chmod(0o755)
         return _publish(temporary, export)
     finally:

@@ -12,6 +12,7 @@ import tensorflow as tf
 from export.graph.model_graph import TEXT
 from export.graph.served_model import model_graph
 from export.options import ExportOptions
+from zoo.errors import InputError
 from zoo.inference import Run
 
 MAX_TEXTS = 100
@@ -42,12 +43,21 @@ def counted_calls(model: Any) -> Iterator[tf.Variable]:
 def confirmed_drafts(run: Run, options: ExportOptions, path: Path) -> str:
     """Returns a line with the number of tokens for each call of the model, and the share of drafted ones confirmed.
 
+    That share is a lower bound: it counts `draft_length` drafted tokens a call, and near an end there are fewer.
+
     Args:
         run: The run, with its draft model if it has one.
         options: The options of the export, with a `draft_length` of at least 1.
-        path: A text file; its first `MAX_TEXTS` lines that are not blank are answered one by one.
+        path: A text file; its first `MAX_TEXTS` lines that are not blank are answered one by one. Invalid UTF-8 is
+            replaced, as `export.client` does.
+
+    Raises:
+        InputError: If all lines are blank.
     """
-    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()][:MAX_TEXTS]
+    text = path.read_text(encoding="utf-8", errors="replace")
+    lines = [line for line in text.splitlines() if line.strip()][:MAX_TEXTS]
+    if not lines:
+        raise InputError(f"--draft_text: {path} has no text.")
     num_tokens = 0
     with counted_calls(run.model) as calls:
         graph = model_graph(run, replace(options, weights="float32", dynamic_batching=False))
@@ -67,5 +77,5 @@ def confirmed_drafts(run: Run, options: ExportOptions, path: Path) -> str:
     share = max(0, num_tokens - num_calls) / (num_calls * length)
     return (
         f"drafts of {length} tokens: {num_tokens / num_calls:.2f} tokens for each call of the model, "
-        f"{share:.0%} of the drafted tokens confirmed ({len(lines)} lines of {path.name})"
+        f"at least {share:.0%} of the drafted tokens confirmed ({len(lines)} lines of {path.name})"
     )

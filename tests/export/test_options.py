@@ -1,5 +1,6 @@
 """The options of an export: one declaration for flags, checks and the README's table."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,7 @@ def test_a_preset_is_a_work_directory(tmp_path):
 
 def test_flags_that_are_refused(labelled_workdir, text_workdir, tmp_path, capsys):
     """Of another task, out of range, or of no use; nothing is made then."""
+    (blank := tmp_path / "blank.txt").write_text("\n \n")
     for workdir, flags, words in (
         (labelled_workdir, ["--beam_size", 2], ["--beam_size", "classifier", "self_attention_classifier"]),
         (text_workdir, ["--weights", "int4"], ["`weights`", "float32, bfloat16 or int8", "weights='int4'"]),
@@ -69,6 +71,8 @@ def test_flags_that_are_refused(labelled_workdir, text_workdir, tmp_path, capsys
         (text_workdir, ["--draft", tmp_path / "none"], ["none"]),
         (text_workdir, ["--draft_text", __file__], ["--draft_text", "--draft_length"]),
         (text_workdir, ["--draft_length", 3, "--draft_text", tmp_path / "none"], ["--draft_text", "none"]),
+        (text_workdir, ["--draft_length", 3, "--draft_text", os.devnull], ["--draft_text", os.devnull]),
+        (text_workdir, ["--draft_length", 3, "--draft_text", blank], ["--draft_text", "blank.txt", "no text"]),
     ):
         assert run_quietly(saved_model.main, workdir, "--output", tmp_path / "x", *flags) == 2
         error = capsys.readouterr().err
