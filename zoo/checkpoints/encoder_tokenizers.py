@@ -6,7 +6,7 @@ from typing import Any
 
 from zoo.checkpoints.byte_level_tokenizers import byte_level, byte_level_files
 from zoo.checkpoints.checkpoint import Checkpoint
-from zoo.checkpoints.multilingual_tokenizers import Subwords, described_pieces, description_of
+from zoo.checkpoints.multilingual_tokenizers import Subwords, check_ids, described_pieces, description_of
 from zoo.checkpoints.tokenizers import (
     added_token_error,
     added_tokens_of,
@@ -224,11 +224,7 @@ def xlm_roberta_tokenizer(checkpoint: Checkpoint, size: int) -> tuple[ReorderedS
 def _described_xlm_roberta(checkpoint: Checkpoint, order: Arrangement) -> ReorderedSubwordTokenizer:
     path = checkpoint.path / _DESCRIBED
     model, pieces, names = described_pieces(checkpoint)
-    if (last := max(*pieces, *names)) >= (size := max(order.original_ids) + 1):
-        raise InputError(f"{path}: the tokenizer has the id {last}, and the model {size:,} tokens.")
-    for file, token, index, special in added_tokens_of(checkpoint):
-        if not special or names.get(index) != token:
-            raise added_token_error(file, token)
+    check_ids(checkpoint, path, pieces, names, max(order.original_ids) + 1)
     check_special(path, checkpoint.json(_DESCRIBED).get("post_processor") or {}, NAMES["cls_token"], NAMES["sep_token"])
     return Subwords(model, pieces, {}, names, tidy=False).tokenizer(order).with_start()
 

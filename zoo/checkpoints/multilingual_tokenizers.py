@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from zoo.checkpoints.checkpoint import Checkpoint
@@ -87,12 +88,23 @@ def fairseq_subwords(checkpoint: Checkpoint, size: int) -> Subwords:
     codes = {name: i for i, name in names.items() if _CODE.fullmatch(name)}
     if not codes:
         raise InputError(f"{checkpoint.path}: the tokenizer has no language codes, such as eng_Latn or en_XX.")
-    if (last := max(*pieces, *names)) >= size:
-        raise InputError(f"{checkpoint.path}: the tokenizer has the id {last}, and the model {size:,} tokens.")
-    for path, token, index, special in added_tokens_of(checkpoint):
-        if not special or names.get(index) != token:
-            raise added_token_error(path, token)
+    check_ids(checkpoint, checkpoint.path, pieces, names, size)
     return Subwords(model, pieces, codes, names, tidy)
+
+
+def check_ids(
+    checkpoint: Checkpoint, path: Path, pieces: Mapping[int, int], names: Mapping[int, str], size: int
+) -> None:
+    """Checks that a model has all tokens of a `Subwords`, and that no ordinary tokens were added to them.
+
+    Raises:
+        InputError: Otherwise; it names `path`, or the file with an added token.
+    """
+    if (last := max(*pieces, *names)) >= size:
+        raise InputError(f"{path}: the tokenizer has the id {last}, and the model {size:,} tokens.")
+    for file, token, index, special in added_tokens_of(checkpoint):
+        if not special or names.get(index) != token:
+            raise added_token_error(file, token)
 
 
 def _from_model(checkpoint: Checkpoint, config: Mapping[str, Any]) -> tuple[bytes, dict[int, int], dict[int, str]]:

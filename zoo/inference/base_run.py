@@ -270,7 +270,7 @@ class Run:
     def _predictor(self, key: Hashable, make: Callable[[], keras.Model]) -> Predictor:
         """Returns the cached predictor of a key, or creates it; tracing takes seconds, and a traced graph megabytes."""
         predictor = self._predictors.pop(key, None) or Predictor(make())
-        self._predictors[key] = predictor  # the last one used is the last one
+        self._predictors[key] = predictor  # in the order of their last uses
         while len(self._predictors) > MAX_PREDICTORS:
             self._predictors.pop(next(iter(self._predictors)), None)
         return predictor

@@ -96,9 +96,8 @@ def t5(checkpoint: Checkpoint) -> Imported:
         **_FIXED,
     }
     tidy = bool(tokenizer_config(checkpoint).get("clean_up_tokenization_spaces", False))
-    tokenizer = reordered_subwords(
-        checkpoint, "spiece.model", order, pieces, tidy
-    )  # rows beyond the pieces are written
+    # The rows beyond the pieces may be written.
+    tokenizer = reordered_subwords(checkpoint, "spiece.model", order, pieces, tidy)
     tokenizers = {"source": tokenizer, "target": tokenizer}
     return Imported("transformer_base", options, tokenizers, lambda model: _weights(checkpoint, model, order, size))
 
