@@ -22,7 +22,7 @@ NO_INPUTS = "Not yet measured: pass `--workdir`, a trained `transformer_tiny`, a
 
 
 def load_or_run(name: str, module: str, arguments: list[str], fresh: bool) -> str:
-    """Runs a command with these arguments and stores its output under a name, unless it is stored; returns it."""
+    """Returns the output that is stored under a name; if there is none, runs the command and stores its output."""
     command = [sys.executable, "-m", module, *arguments]
 
     def run() -> str:
@@ -40,7 +40,7 @@ def printed_by(main: Callable[[list[str]], int], fresh: bool, arguments: Sequenc
 
 
 def subjects(options: argparse.Namespace) -> dict[str, Callable[[], str]]:
-    """Returns a function that measures each subject, by its heading."""
+    """Returns the functions that measure the subjects, by the headings of their sections."""
     fresh, data = options.fresh, ["--data", options.data] if options.data else []
 
     def trained(name: str, *more: str) -> str:

@@ -48,7 +48,7 @@ def sizes(batch: int, length: int, dim: int, heads: int = 1, window: int = 0, ha
 def keras_layer(
     path: str, options: Mapping, work: Mapping, axes: str = "BTD", note: str = "", name: str = ""
 ) -> Contestant:
-    """Returns a Keras layer on TensorFlow, on processors, as a contestant.
+    """Returns a contestant: a Keras layer on TensorFlow, on CPUs.
 
     Args:
         path: The class.
@@ -76,9 +76,12 @@ def _half_target(name: str, where: str = "") -> Target:
 
 
 def _case(name: str, title: str, ours: Contestant, peers: Sequence[Contestant], *targets: tuple) -> Case:
-    """Returns a case in which ours also runs in bfloat16; its targets are arguments of `_target` after `ours`."""
+    """Returns a case in which our layer also runs in bfloat16.
+
+    Each target is the arguments of `_target` without `ours`.
+    """
     half = dataclasses.replace(ours, name=ours.name + HALF, work={**ours.work, "half": True})
-    against_peers = [_target(what, ours.name, *wanted) for what, *wanted in targets]
+    against_peers = [_target(what, ours.name, *arguments) for what, *arguments in targets]
     return Case(name, title, (ours, half, *peers), (*against_peers, _half_target(ours.name)), tiny=TINY)
 
 

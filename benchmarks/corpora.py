@@ -1,7 +1,7 @@
 """Large corpora with the sentence lengths of a small one.
 
-Each pair of the large corpus is a pair of the small one with one word of either side replaced by that at the same
-position of another pair of the same lengths.
+Each pair of the large corpus is a pair of the small one in which one word on each side is replaced by the word at the
+same position of another pair with the same lengths.
 """
 
 from collections import defaultdict

@@ -1,16 +1,16 @@
 """Measures the speed of translation by models of the same sizes, beside all peers that support them.
 
 `python -m benchmarks.decoding [--case NAME …] [--data SPEC] [--contestant NAME …] [--rounds N] [--threads N] [--tiny]
-[--fresh]`: untrained models. All take the same number of steps, that of the tokens of the longest sentence of a batch,
-so that the weights do not matter; an earlier end is an error. The case `request` is 64 sentences of 16 tokens at once,
+[--fresh]`: untrained models. All take as many steps as the longest sentence of a batch has tokens, so that the weights
+do not matter; an earlier end is an error. The case `request` is 64 sentences of 16 tokens at once,
 with greedy and with beam search; `test_set`, which requires `--data`, is the source of the test split with beam search,
 sorted by length into batches of 64, like in `training.evaluate`.
 
 `python -m benchmarks.decoding WORKDIR --text FILE [--case NAME …]`: a trained `transformer_tiny` beside CTranslate2
 with its weights; 64 sentences of about 16 tokens from the file (`request`), or all of them (`test_set`). Ours reads and
-writes strings, CTranslate2 tokens. In a request both take part with all sentences in one batch, whose operations use
-all threads, and in parts of 32 with one thread each (`export.saved_model --dynamic_batching`). Ours also takes part
-compiled (`--xla`), in parts with all threads each, since XLA with one thread computes the parts one after the other.
+writes strings, CTranslate2 tokens. Both translate a request in two ways: as one batch, whose operations use all
+threads, and in parts of 32 sentences with one thread each (`export.saved_model --dynamic_batching`). Ours also
+translates it compiled (`--xla`): its parts then use all threads, since XLA with one thread computes them one by one.
 The case `sentence` is the most common request to a server: 40 sentences from the whole file, one at a time, beside
 CTranslate2 and Hugging Face's M2M100 with the same weights; `--threads 1` uses one thread each.
 """
@@ -104,7 +104,10 @@ PEERS = (
 
 
 def _targets(searches: Iterable[str], *targets: tuple[str, float, Sequence[str], Sequence[str]]) -> tuple[Target, ...]:
-    """Returns targets in each search, from descriptions, bounds, and prefixes of peers and of excluded contestants."""
+    """Returns the targets for each search.
+
+    A target is a description, a bound, the prefixes of its peers, and the prefixes of excluded contestants.
+    """
     return tuple(
         Target(
             f"{what}, {search}",
@@ -212,7 +215,7 @@ def random_words(size: int, count: int) -> Inputs:
 
 
 def read_test_split(spec: str, tiny: bool = False) -> Inputs:
-    """Returns the source side of a test split, and the tokenizer of a training; few sentences if `tiny`."""
+    """Returns the source side of a test split, and the tokenizer learned from the training split; few if `tiny`."""
     _, data, tokenizer = read_text(spec)
     texts = list(data.split("test").source)
     return Inputs(tokenizer, texts[: BATCH // 8] if tiny else texts)

@@ -33,7 +33,7 @@ class Drafted:
     Attributes:
         answer: Function that returns the ids of the answer, [1, L], to the ids of a text, [1, T].
         seconds: The time of each answer.
-        num_equal: The number of answers that are those of the first length.
+        num_equal: The number of answers that equal those of the first length.
         num_tokens: The number of tokens of all answers.
         num_calls: The number of calls of the model for them.
     """

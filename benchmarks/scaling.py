@@ -199,7 +199,7 @@ def best(work: Work, hardware: Hardware, devices: int, tokens: float, utilizatio
 
 
 def last_that_pays(rates: Sequence[tuple[int, float]]) -> int:
-    """Returns the largest number of devices that is worthwhile (`PAYS`), from pairs (devices, rate)."""
+    """Returns the largest number of devices that is worthwhile by `PAYS`, given pairs (devices, rate)."""
     (first, rate), *_ = rates
     paying = itertools.takewhile(lambda pair: pair[1] >= PAYS * rate * pair[0] / first, rates)
     return max(devices for devices, _ in paying)
@@ -212,7 +212,7 @@ def section(name: str, work: Work, tokens: float, utilization: float, grows: boo
         batch = tokens * devices if grows else tokens
         fastest = best(work, hardware, devices, batch, utilization)
         if fastest is None:
-            rows.append([f"{devices}", "no room", *[""] * 6])
+            rows.append([f"{devices}", "too little memory", *[""] * 6])
             continue
         mesh, step = fastest
         rates.append((devices, batch / step.seconds))

@@ -24,7 +24,7 @@ TRANSLATIONS, ALWAYS = 50, 104
 
 
 def write_shortlist(workdir: Path, tokens: int) -> None:
-    """Writes a shortlist of random translations, of which each batch has more than its capacity."""
+    """Writes a shortlist of random translations, so many that each batch needs the whole capacity."""
     from zoo.inference.shortlist import Shortlist
     from zoo.workdir import WorkDir
 

@@ -63,7 +63,7 @@ def first_step(model: str) -> tuple[float, float]:
         command = [sys.executable, "-c", TRAIN_ONE_STEP, "--model", model, "--workdir", str(Path(folder) / "run")]
         begun, processor = time.perf_counter(), _processor_time()
         with Process(command) as process:
-            if set(process.answer()) != {"loss"}:
+            if set(process.receive()) != {"loss"}:
                 raise Failed("the training ended before its first step")
             seconds = time.perf_counter() - begun
         return seconds, _processor_time() - processor

@@ -245,7 +245,7 @@ def _situations(subject):
 
 
 @check("3", needs=("scores",))
-def asking_for_the_scores_changes_nothing(subject):
+def returning_the_scores_changes_nothing(subject):
     inputs, problems = subject.inputs(), []
     for dropout, training in ((0.0, False), (0.5, False), (0.5, True)):
         for name, masks in _situations(subject):
@@ -290,7 +290,7 @@ for compiler, xla in (("a graph", False), ("XLA", True)):
 def _mixed_is_close(subject, policy):
     inputs, exact, layer = subject.inputs(), subject.build(), subject.build(policy)
     for name, options in _calls(subject):
-        results = (subject.run(each, inputs, **options) for each in (layer, exact))
+        results = (subject.run(tested, inputs, **options) for tested in (layer, exact))
         for result, expected in zip(*results, strict=True):
             if result is not None:
                 require_close(result, expected, f"{name}: off by", MIXED[policy])
@@ -350,9 +350,9 @@ def the_causal_mask_hides_the_future(subject):
 
 
 @check("4")
-def the_causal_mask_knows_the_offset(subject):
+def the_causal_mask_depends_on_the_offset(subject):
     if subject.causal or subject.is_self_attention:
-        raise NotApplicable("queries and keys are as many")
+        raise NotApplicable("there are as many queries as keys")
     subject.argument("causal")
     allowed = np.arange(KEYS) <= KEYS - QUERIES + np.arange(QUERIES)[:, None]
     changed = influence(subject, subject.build(), subject.inputs(), subject.memory, causal=True)
@@ -458,7 +458,7 @@ def scores_are_in_the_compute_dtype(subject):
 
 
 @check("4", "positions")
-def start_index_goes_on_with_the_sequence(subject):
+def start_index_continues_the_sequence(subject):
     layer, inputs = subject.build(), subject.inputs()["query"]
     full = to_numpy(subject.apply(layer, ops.convert_to_tensor(inputs)))
     for start in (2, tf.constant(2)):

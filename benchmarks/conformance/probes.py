@@ -90,8 +90,8 @@ def require_influence(subject, changed, allowed, real=None):
         wrong = wrong & ~np.eye(changed.shape[1], changed.shape[2], dtype=bool)
     _, queries, keys = changed.shape
     for b, t, s in np.argwhere(wrong)[:1]:
-        verb = "saw" if changed[b, t, s] else "did not see"
-        raise Broken(f"query {t} of {queries} {verb} key {s} of {keys} ({wrong.sum()} of {wrong.size} are wrong)")
+        verb = "attends" if changed[b, t, s] else "does not attend"
+        raise Broken(f"query {t} of {queries} {verb} to key {s} of {keys} ({wrong.sum()} of {wrong.size} are wrong)")
 
 
 def reading_of_float_mask(subject, layer, role):

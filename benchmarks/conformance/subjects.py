@@ -224,7 +224,7 @@ def _hub_decoder_steps(subject, layer, inputs, first):
 
 
 def _with(**options):
-    """Returns a function of policy and dropout that returns these options and the dropout."""
+    """Returns a function `(policy, dropout)` that returns these options with that dropout, for any policy."""
     return lambda policy, dropout: {**options, "dropout": dropout}
 
 

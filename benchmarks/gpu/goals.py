@@ -1,4 +1,4 @@
-"""The goals of the figures."""
+"""The goals of the measurements on a GPU, and which of them the measured values reach."""
 
 from benchmarks.gpu.figure import OURS
 from benchmarks.gpu.plan import FIRST_STEP, FLEX, SDPA, TORCH_COMPILED

@@ -20,13 +20,13 @@ def draw(count: int, seed: int = 0, counts: tuple[int, ...] = GERMAN) -> list[in
 
 
 def padded(rows: int, width: int, seed: int = 0) -> NDArray[np.int32]:
-    """Returns 1 for each token and 0 for padding, of rows [rows, width] of one sentence each, truncated to `width`."""
+    """Returns 1 for each token and 0 for padding, [rows, width]: a sentence in each row, truncated to `width`."""
     lengths = np.asarray(draw(rows, seed))
     return (np.arange(width) < lengths[:, None]).astype("int32")
 
 
 def sorted_by_length(rows: int, width: int, seed: int = 0) -> NDArray[np.int32]:
-    """Returns the same for sentences that are longer than three quarters of the rows."""
+    """Returns what `padded` returns, for sentences that fill more than three quarters of a row."""
     counts = tuple(count if 3 * width < 4 * length <= 4 * width else 0 for length, count in enumerate(GERMAN))
     lengths = np.asarray(draw(rows, seed, counts))
     return (np.arange(width) < lengths[:, None]).astype("int32")

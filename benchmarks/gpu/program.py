@@ -52,7 +52,7 @@ def tensors(text: str) -> tuple[Tensor, ...]:
 
 @dataclass(frozen=True)
 class Instruction:
-    """An instruction: its name, results, operation, and the text from its operands on."""
+    """An instruction: its name, results and operation, and the rest of its text, which begins with the operands."""
 
     name: str
     results: tuple[Tensor, ...]

@@ -66,10 +66,10 @@ class Results:
         return values[-1] if values else None
 
 
-def as_row(answer: Mapping[str, Any]) -> dict[str, Any]:
+def as_row(response: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the response of a process with its versions as text."""
-    versions = answer.get("versions", {})
-    return {**answer, "versions": ", ".join(f"{name} {version}" for name, version in versions.items())}
+    versions = response.get("versions", {})
+    return {**response, "versions": ", ".join(f"{name} {version}" for name, version in versions.items())}
 
 
 def commit_here() -> str:

@@ -19,9 +19,9 @@ class Contestants(Protocol):
     @property
     def has_ended(self) -> bool: ...
 
-    def answer(self, within: float | None = None) -> dict[str, Any]: ...
+    def receive(self, within: float | None = None) -> dict[str, Any]: ...
 
-    def ask(self, within: float | None = None, /, **request: Any) -> dict[str, Any]: ...
+    def request(self, within: float | None = None, /, **request: Any) -> dict[str, Any]: ...
 
     def kill(self) -> None: ...
 
@@ -84,8 +84,8 @@ class Runner:
             return
         tasks = [figure.task() for figure in figures if figure.library == library]
         try:
-            process.answer(self._at_most(120))
-            process.ask(self._at_most(120), prepare=tasks)
+            process.receive(self._at_most(120))
+            process.request(self._at_most(120), prepare=tasks)
         except Failed as error:
             self._end(library)
             self._results.write(library, remark=f"not started: {error}")
@@ -97,8 +97,8 @@ class Runner:
             if process is None or self.left < 0:
                 continue
             try:
-                answer = process.ask(self._at_most(self.left / 2 + 30), wait=self.left / 2)
-                self._results.write("compiled", library, **as_row(answer))
+                response = process.request(self._at_most(self.left / 2 + 30), wait=self.left / 2)
+                self._results.write("compiled", library, **as_row(response))
             except Failed as error:
                 self._end(library)
                 self._results.write("compiled", library, remark=f"failed: {error}")
@@ -110,16 +110,16 @@ class Runner:
             return
         try:
             process = self._process_of(figure)
-            answer = process.ask(self._at_most(figure.limit), measure=self._task_of(figure))
+            response = process.request(self._at_most(figure.limit), measure=self._task_of(figure))
         except Failed as error:
             self._results.write(figure.name, figure.contestant, remark=f"failed: {error}")
             print(f"{figure.label}: {error}", file=sys.stderr, flush=True)
             return
-        self._results.write(figure.name, figure.contestant, **as_row(answer))
-        print(f"{figure.label}: {_summary(answer)}", flush=True)
+        self._results.write(figure.name, figure.contestant, **as_row(response))
+        print(f"{figure.label}: {_summary(response)}", flush=True)
 
     def _task_of(self, figure: Figure) -> dict[str, Any]:
-        """Returns the task of a figure, with the number of operations that was counted for ours."""
+        """Returns the task of a figure, with the number of operations that was counted for our layers."""
         counted = self._results.value(figure.name, OURS, "operations")
         return {"operations": counted or 0, **figure.task()}
 
@@ -146,14 +146,14 @@ class Runner:
         return max(1.0, min(seconds, self.left))
 
 
-def _summary(answer: dict[str, Any]) -> str:
+def _summary(response: dict[str, Any]) -> str:
     parts = []
-    if answer.get("rate") is not None:
-        parts.append(f"{answer['rate']:,.0f} {answer.get('unit', '')}/s")
-    if answer.get("milliseconds") is not None:
-        parts.append(f"{answer['milliseconds']:,.2f} ms")
-    if answer.get("share_of_peak") is not None:
-        parts.append(f"{answer['share_of_peak']:.1%} of the peak")
-    if answer.get("peak_memory") is not None:
-        parts.append(f"{answer['peak_memory'] / 1e9:,.2f} GB")
-    return ", ".join([*parts, *([answer["remark"]] if answer.get("remark") else [])]) or "done"
+    if response.get("rate") is not None:
+        parts.append(f"{response['rate']:,.0f} {response.get('unit', '')}/s")
+    if response.get("milliseconds") is not None:
+        parts.append(f"{response['milliseconds']:,.2f} ms")
+    if response.get("share_of_peak") is not None:
+        parts.append(f"{response['share_of_peak']:.1%} of the peak")
+    if response.get("peak_memory") is not None:
+        parts.append(f"{response['peak_memory'] / 1e9:,.2f} GB")
+    return ", ".join([*parts, *([response["remark"]] if response.get("remark") else [])]) or "done"

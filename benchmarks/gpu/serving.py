@@ -59,8 +59,8 @@ def serve(channel: Channel, library: Library) -> None:
             _prepare(library, request["prepare"])
             continue
         try:
-            answer = library.wait(request["wait"]) if "wait" in request else library.measure(request["measure"])
-            channel.send(**answer, **about)
+            response = library.wait(request["wait"]) if "wait" in request else library.measure(request["measure"])
+            channel.send(**response, **about)
         except Exception as error:
             traceback.print_exc()
             print(reason(error), file=sys.stderr, flush=True)

@@ -14,7 +14,7 @@ Result = dict[str, Any]
 
 
 def measure(case: Case, rounds: int = 15, threads: int = 0, tiny: bool = False, starts: int = 1) -> Result:
-    """Returns the measurements of a case, one group after the other, since all at once would not fit into memory.
+    """Measures a case, one group of contestants after the other, since all groups together would not fit into memory.
 
     Args:
         case: The case.
@@ -24,9 +24,10 @@ def measure(case: Case, rounds: int = 15, threads: int = 0, tiny: bool = False, 
         starts: Processes that each contestant starts, one after the other; the last one takes turns.
 
     Returns:
-        `where`, `results` and, of each contestant in its fastest group, `fastest`: by label `seconds` and `processor`
-        (time of all processors), a list with a number for each turn, `extra_memory`, one with a number for each start,
-        `last`, the response of the last turn, and the introduction of the contestant; or the reason in `failed`.
+        A dict of `where` (machine and commit), `results`, and `fastest`, the results of each contestant in its fastest
+        group. The result of a contestant, by its label, has `seconds` and `processor` (the time of all processors), a
+        number for each turn; `extra_memory`, a number for each start; `last`, the response of the last turn; and the
+        introduction of the contestant. If the contestant failed, `failed` is the reason.
     """
     measurements: Result = {"where": machine_and_commit(), "results": {}, "fastest": {}}
 
@@ -43,12 +44,12 @@ def measure(case: Case, rounds: int = 15, threads: int = 0, tiny: bool = False, 
 
 
 def is_complete(measurements: Result) -> bool:
-    """Returns whether no contestant failed; others are not stored, since the reason may disappear."""
+    """Returns whether no contestant failed. Incomplete results are not stored: the next attempt may succeed."""
     return not any("failed" in result for kind in ("results", "fastest") for result in measurements[kind].values())
 
 
 def fastest_of_each(case: Case, results: Result) -> list[Contestant]:
-    """Returns each contestant that was measured in the group in which it is fastest."""
+    """Returns each measured contestant, in the group in which it is fastest."""
     fastest: dict[str, tuple[float, Contestant]] = {}
     for contestant in case.contestants:
         median = median_of(results.get(contestant.label, {}))
@@ -85,7 +86,7 @@ def _start(contestant: Contestant, task: Mapping[str, Any], result: Result, proc
         variables["OMP_NUM_THREADS"] = str(task["threads"])
     try:
         processes[label] = Process(contestant.command(task), {**variables, **contestant.variables})
-        introduction = processes[label].answer()
+        introduction = processes[label].receive()
     except Failed as error:
         result["failed"] = str(error)
         if label in processes:
@@ -103,13 +104,13 @@ def _turn(process: Process, result: Result) -> Callable[[], float]:
         if "failed" in result:
             return math.nan
         try:
-            answer = process.ask()
+            response = process.request()
         except Failed as error:
             result["failed"] = str(error)
             return math.nan
-        result.setdefault("processor", []).append(answer.pop("processor"))
-        result["last"] = answer
-        return answer.pop("seconds")
+        result.setdefault("processor", []).append(response.pop("processor"))
+        result["last"] = response
+        return response.pop("seconds")
 
     return turn
 
@@ -117,7 +118,7 @@ def _turn(process: Process, result: Result) -> Callable[[], float]:
 def take_turns(
     contestants: Mapping[str, Callable[[], float]], rounds: int = 15, warm_up: int = 2
 ) -> dict[str, list[float]]:
-    """Returns the numbers that contestants measure in turns after the warm-up, A B A B …, so that they share noise."""
+    """Returns the numbers that contestants measure in turns, A B A B …, after the warm-up; noise affects all alike."""
     measured: dict[str, list[float]] = {name: [] for name in contestants}
     for turn in tqdm(range(warm_up + rounds), "turns", leave=False, disable=None):
         for name, measure_once in contestants.items():

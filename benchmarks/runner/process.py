@@ -35,7 +35,7 @@ class Process:
             cwd=ROOT,
             env={**os.environ, **(variables or {})},
         )
-        self._requests, self._answers = (cast(IO[str], pipe) for pipe in (self._process.stdin, self._process.stdout))
+        self._requests, self._responses = (cast(IO[str], pipe) for pipe in (self._process.stdin, self._process.stdout))
 
     @property
     def pid(self) -> int:
@@ -51,7 +51,7 @@ class Process:
         with contextlib.suppress(BrokenPipeError):  # the process has ended
             self._requests.close()
         self._process.wait()
-        self._answers.close()
+        self._responses.close()
         self._errors.close()
 
     @property
@@ -61,12 +61,12 @@ class Process:
     def kill(self) -> None:
         self._process.kill()
 
-    def ask(self, within: float | None = None, /, **request: Any) -> dict[str, Any]:
-        """Sends a request and returns the response; see `answer`."""
-        with contextlib.suppress(BrokenPipeError):  # `answer` raises an error with the reason
+    def request(self, within: float | None = None, /, **request: Any) -> dict[str, Any]:
+        """Sends a request and returns the response; see `receive`."""
+        with contextlib.suppress(BrokenPipeError):  # `receive` raises an error with the reason
             self._requests.write(f"{json.dumps(request)}\n")
             self._requests.flush()
-        return self.answer(within)
+        return self.receive(within)
 
     @contextlib.contextmanager
     def _killed_after(self, seconds: float | None) -> Iterator[threading.Event]:
@@ -85,13 +85,13 @@ class Process:
         finally:
             watch.cancel()
 
-    def answer(self, within: float | None = None) -> dict[str, Any]:
+    def receive(self, within: float | None = None) -> dict[str, Any]:
         """Returns the next response; raises `Failed` if the process ends, or responds that it is unavailable.
 
         The process is killed unless it responds `within` so many seconds.
         """
         with self._killed_after(within) as is_late:
-            line = self._answers.readline()
+            line = self._responses.readline()
         if not line:
             status = self._process.wait()
             if is_late.is_set():
@@ -99,7 +99,7 @@ class Process:
             self._errors.seek(0)
             lines = [line.strip() for line in self._errors.read().splitlines() if line.strip()]
             raise Failed(f"ended with status {status}: {lines[-1] if lines else 'nothing on standard error'}")
-        answer: dict[str, Any] = json.loads(line)
-        if "unavailable" in answer:
-            raise Failed(answer["unavailable"])
-        return answer
+        response: dict[str, Any] = json.loads(line)
+        if "unavailable" in response:
+            raise Failed(response["unavailable"])
+        return response

@@ -146,15 +146,15 @@ def _goal(target: Target, value: float | None) -> Goal:
     def text(number: float) -> str:
         return written.format(number / unit)
 
-    wanted = "reported"
+    goal = "reported"
     if target.bound is not None:
-        wanted = f"{'≥' if written.endswith('×') else '≤'} {text(target.bound)}"
+        goal = f"{'≥' if written.endswith('×') else '≤'} {text(target.bound)}"
     if value is None:
-        return Goal(target.what, "not yet measured", wanted)
+        return Goal(target.what, "not yet measured", goal)
     met = None
     if target.bound is not None:
         met = value >= target.bound if target.kind in _RATIOS else value <= target.bound
-    return Goal(target.what, text(value), wanted, met)
+    return Goal(target.what, text(value), goal, met)
 
 
 def case_section(

@@ -30,14 +30,14 @@ class Channel:
     def __init__(self, task: Mapping[str, Any]):
         self.task = task
         # Libraries print to standard output, which is redirected to standard error; responses use the original one.
-        self._answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+        self._responses = os.fdopen(os.dup(1), "w", encoding="utf-8")
         os.dup2(2, 1)
         # Otherwise the output of libraries would follow the error that ended the process.
         sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
 
     def send(self, **values: Any) -> None:
         """Sends a line of JSON."""
-        print(json.dumps(values), file=self._answers, flush=True)
+        print(json.dumps(values), file=self._responses, flush=True)
 
     def introduce(self, packages: Iterable[str] = (), **values: Any) -> None:
         """Sends the introduction, with the versions of packages, after the first step, which compiles."""

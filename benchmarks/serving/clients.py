@@ -94,20 +94,20 @@ class Clients(Process):
         task = {"adapter": "benchmarks.serving.clients:serve", "address": address, "protocol": protocol}
         task["requests"] = [list(texts) for texts in requests]
         super().__init__([sys.executable, "-m", "benchmarks.runner.worker", json.dumps(task)])
-        self.answer()
+        self.receive()
 
     def answer_each(self) -> list[Response]:
         """Returns the response to each request when one client sends them, one after the other."""
-        responses = self.ask(alone=True)["responses"]
+        responses = self.request(alone=True)["responses"]
         return [Response(tuple(texts), tuple(log_probs)) for texts, log_probs in responses]
 
     def start(self, count: int) -> None:
         """Starts a closed loop of `count` clients."""
-        self.ask(clients=count)
+        self.request(clients=count)
 
     def stop(self) -> Tally:
         """Stops the closed loop and returns what its clients received."""
-        return Tally.of(self.ask(stop=True))
+        return Tally.of(self.request(stop=True))
 
     def run(self, count: int, seconds: float) -> Tally:
         """Returns what the clients of a closed loop receive within some seconds."""
@@ -117,7 +117,7 @@ class Clients(Process):
 
     def at_rate(self, rate: float, seconds: float) -> Tally:
         """Returns what is received in an open loop of `rate` requests a second."""
-        return Tally.of(self.ask(rate=rate, seconds=seconds))
+        return Tally.of(self.request(rate=rate, seconds=seconds))
 
 
 class Load:

@@ -87,8 +87,8 @@ class Server(ServerProcess):
         """Returns when a version is available; raises `Failed` if the server has ended, or `TimeoutError`."""
         wait_until(lambda: self.versions() or self.has_ended)
         if self.has_ended:
-            self._answers.read()  # skips its greeting
-            self.answer()  # raises `Failed` with the last line on standard error
+            self._responses.read()  # skips its greeting
+            self.receive()  # raises `Failed` with the last line on standard error
 
 
 def wait_until(condition: Callable[[], object], seconds: float = START) -> None:

@@ -130,7 +130,7 @@ class _(_Single):
         return output + 1e-3 * ops.sqrt(ops.sum(query**2, axis=-1, keepdims=True)), weights
 
 
-@breaks("asking for the scores changes nothing")
+@breaks("returning the scores changes nothing")
 class _(_Single):
     def after(self, given, output, weights):
         return output if weights is None else output * 1.01, weights
@@ -181,7 +181,7 @@ class _(_Single):
         given["use_causal_mask"] = False
 
 
-@breaks("the causal mask knows the offset")
+@breaks("the causal mask depends on the offset")
 class _(_Single):
     def before(self, given):
         given["start_index"] = 0
@@ -241,7 +241,7 @@ class _(_Single):
         return output, None if weights is None else ops.cast(weights, "float32")
 
 
-@breaks("start index goes on with the sequence", SINUSOIDS)
+@breaks("start index continues the sequence", SINUSOIDS)
 class _(layers.SinusoidalPositions):
     def call(self, inputs, start_index=0):
         return super().call(inputs)

@@ -30,8 +30,8 @@ def test_every_check_fails_where_the_contract_is_broken():
 
 def test_what_happened_is_reported():
     subject = {subject.name: subject for subject in SUBJECTS}["keras.layers.Attention"]
-    causal = run_check(BY_NAME["the causal mask knows the offset"], subject)
-    assert causal == Result(FAIL, "query 0 of 3 did not see key 1 of 5 (12 of 30 are wrong)")
+    causal = run_check(BY_NAME["the causal mask depends on the offset"], subject)
+    assert causal == Result(FAIL, "query 0 of 3 does not attend to key 1 of 5 (12 of 30 are wrong)")
     bias = run_check(BY_NAME["a float bias is added to the scores"], subject)
     assert bias == Result(NOT_APPLICABLE, "`call` takes no bias")
     error = run_check(BY_NAME["a saved model reloads"], BROKEN["a saved model reloads"])

@@ -31,10 +31,10 @@ class Scripted:
         self.clock, self.script, self.folder = clock, script, folder
         self.requests, self.has_ended, self.closed = [], False, False
 
-    def answer(self, within=None):
+    def receive(self, within=None):
         return {"card": "a card"}
 
-    def ask(self, within=None, /, **request):
+    def request(self, within=None, /, **request):
         self.requests.append(request)
         if "measure" not in request:
             return {}
@@ -168,7 +168,7 @@ def test_a_process_that_does_not_answer_is_killed():
     program = "import sys, time\nfor line in sys.stdin: time.sleep(100)"
     with Process([sys.executable, "-c", program]) as process:
         with pytest.raises(Failed, match="more than 0 s"):
-            process.ask(0.2, measure={})
+            process.request(0.2, measure={})
         assert process.has_ended
 
 
@@ -176,5 +176,5 @@ def test_what_a_process_says_goes_to_its_log(tmp_path):
     program = "import sys\nprint('an error', file=sys.stderr)"
     with Process([sys.executable, "-c", program], log=tmp_path / "log") as process:
         with pytest.raises(Failed, match="an error"):
-            process.answer(10)
+            process.receive(10)
     assert (tmp_path / "log").read_text(encoding="utf-8") == "an error\n"

@@ -90,12 +90,12 @@ class _ScriptedProcess:
     def close(self):
         self.is_closed = True
 
-    def answer(self):
+    def receive(self):
         if self.name == "absent":
             raise Failed("torch is not installed")
         return {"extra_memory": 10.0 * len(self.started)}
 
-    def ask(self):
+    def request(self):
         assert not self.is_closed
         return {"seconds": {"ours": 1.0, "theirs": 2.0}[self.name], "processor": 0.5}
 
@@ -152,16 +152,16 @@ def test_a_process_that_does_not_start_says_so(monkeypatch):
     monkeypatch.setenv("PYTHONHOME", "/no/such/place")  # Python does not even start
     with Process([sys.executable, "-c", ""]) as process:
         with pytest.raises(Failed, match="ended with status"):
-            process.answer()
+            process.receive()
         with pytest.raises(Failed, match="ended with status"):
-            process.ask()
+            process.request()
 
 
 def test_a_worker_is_the_one_to_end_where_memory_runs_out(case):
     contestant = case("zoo").contestants[0]
     task = case("zoo").task(contestant)
     with Process(contestant.command(task), contestant.variables) as process:
-        assert process.answer()["parameters"] == 7
+        assert process.receive()["parameters"] == 7
         score = Path(f"/proc/{process.pid}/oom_score_adj")
         assert not score.exists() or score.read_text().strip() == "1000"
 
