@@ -143,18 +143,18 @@ def _complete(nav, pages, named):
             done += ideas.navigation()
             named.update(_named(ideas.navigation()))
         elif "*" in entry:
-            found = [page for page in fnmatch.filter(pages, entry) if page not in named]
+            matching = [page for page in fnmatch.filter(pages, entry) if page not in named]
             if entry == COMMANDS:
-                found.sort(key=lambda page: order.by_use(Path(page).name.removesuffix(".md")))
-            named.update(found)
-            done += found
+                matching.sort(key=lambda page: order.by_use(Path(page).name.removesuffix(".md")))
+            named.update(matching)
+            done += matching
         else:
             done.append(entry)
     return done
 
 
 def on_page_markdown(markdown, page, config, files):
-    """Gives pages the words that they are found by, includes other documents' blocks, and relinks links to pages."""
+    """Adds the words by which a search finds a page, includes other documents' blocks, and relinks links to pages."""
     uri = page.file.src_uri
     if words := config.extra["words"].get(uri):
         page.meta["tags"] = words
@@ -173,5 +173,5 @@ def on_page_content(html, page, config, files):
 
 def on_post_build(config):
     """Fails the build for links that lead nowhere, and for anything that a page would fetch from elsewhere."""
-    if found := links.problems(Path(config.site_dir)):
-        raise PluginError("\n".join(found))
+    if errors := links.problems(Path(config.site_dir)):
+        raise PluginError("\n".join(errors))

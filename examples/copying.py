@@ -2,7 +2,7 @@
 
     python -m training.train --import examples.copying --model pointer_generator --data copying --workdir runs/copying
 
-Every name is a new one, so that a model that only writes what it has learned cannot know it.
+Every name is a new one, so that a model cannot write it from memory and must copy it.
 """
 
 import random

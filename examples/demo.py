@@ -1,4 +1,4 @@
-"""The whole path on embedded data: train, evaluate, export, serve, ask, draw.
+"""The whole path on embedded data: train, evaluate, export, serve, send requests, draw.
 
 Runs the five commands of the README one after another and shows them. Everything lands in `runs/demo`; a second run
 continues from there.
@@ -74,13 +74,13 @@ def main() -> None:
     print(f"exact match on {metrics['examples']:,} dates it has not seen: {metrics['exact_match']:.2%}")
     print(run("export.saved_model", str(WORKDIR), "--output", str(EXPORTED)))
     with serving() as address:
-        asked = examples()
-        ask = ["export.client", "--server", address, "--model", "dates"]
-        answers = run(*ask, *(text for _, text, _ in asked)).splitlines()
-        for (script, text, expected), answer in zip(asked, answers, strict=True):
+        cases = examples()
+        client = ["export.client", "--server", address, "--model", "dates"]
+        answers = run(*client, *(text for _, text, _ in cases)).splitlines()
+        for (script, text, expected), answer in zip(cases, answers, strict=True):
             print(f"  {'right' if answer == expected else 'WRONG'}  {answer}  <-  {text}  ({script})")
-        run(*ask, "--signature", "attention", "--heatmap", str(HEATMAP), asked[1][1])
-        texts = [text for _, text, _ in asked[:3]]
+        run(*client, "--signature", "attention", "--heatmap", str(HEATMAP), cases[1][1])
+        texts = [text for _, text, _ in cases[:3]]
         run("export.explore", "--server", address, "--model", "dates", "--html", str(PAGE), *texts)
     print(f"\nThe attention of the second answer: {HEATMAP}")
     print(f"The attention explorer, a page for the browser: {PAGE}")

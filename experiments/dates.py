@@ -22,7 +22,7 @@ def trained(model: str, options: Mapping[str, Any], cell: Cell, request: Experim
 
     Args:
         model: The name of the model.
-        options: Its options, besides the sizes that all models have.
+        options: Its options, besides the sizes, which are fixed.
         cell: The cell; cells with the same text share a training.
         request: The request of the experiment.
         name: The name of the experiment.

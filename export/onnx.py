@@ -43,7 +43,7 @@ def check_backend() -> None:
 
 
 def write_onnx(model: keras.Model, task: str, folder: Path, special_ids: Mapping[str, int]) -> None:
-    """Writes a model as ONNX files, after a comparison with Keras, and `onnx.json`, which says how to call them.
+    """Writes a model as ONNX files, after a comparison with Keras, and `onnx.json`, which describes how to call them.
 
     The files are `encode.onnx` and `step.onnx` for a translator, `step.onnx` for a language model and `model.onnx` for
     other models; see `export.parts.model_parts`.
@@ -141,15 +141,15 @@ def _difference(session: Any, part: Part, feeds: dict[str, np.ndarray]) -> float
     largest, steps = 0.0, _STEPS if "last" in feeds else 1
     for _ in range(steps):
         expected = _answers(part, feeds)
-        found = dict(zip(expected, session.run([*expected], {name: feeds[name] for name in names}), strict=True))
+        outputs = dict(zip(expected, session.run([*expected], {name: feeds[name] for name in names}), strict=True))
         for name, array in expected.items():
-            if found[name].shape != array.shape:
-                raise InputError(f"onnx: {name} has the shape {found[name].shape}, in Keras {array.shape}.")
-            distance = np.abs(found[name].astype("float64") - array.astype("float64"))
+            if outputs[name].shape != array.shape:
+                raise InputError(f"onnx: {name} has the shape {outputs[name].shape}, in Keras {array.shape}.")
+            distance = np.abs(outputs[name].astype("float64") - array.astype("float64"))
             largest = max(largest, float(distance.max(initial=0.0)))
             if np.isnan(distance).any():
                 return float("nan")
-        feeds = {name: found.get(f"next_{name}", array) for name, array in feeds.items()}
+        feeds = {name: outputs.get(f"next_{name}", array) for name, array in feeds.items()}
     return largest
 
 

@@ -53,18 +53,19 @@ def load(
     Args:
         path: A work directory that `training.train` wrote, or `"preset:NAME"` (see `list_presets`); or a list of those
             of translators with the same tokenizers, which then choose every token together.
-        source_language: Of a translator of many languages, such as NLLB, the code of that of sources. Default: that of
-            the work directory.
-        target_language: The code of that of translations, likewise.
+        source_language: The code of the source language, for a translator of many languages, such as NLLB. Default:
+            that of the work directory.
+        target_language: The code of the target language, likewise.
         draft: The work directory of a smaller Transformer with the same tokenizers, which drafts tokens for this one
             (speculative decoding) in calls with the option `draft_length`, as in `run.translate(texts,
             draft_length=4)`; not on JAX. The answers stay the same.
 
     Raises:
-        InputError: (a `ValueError`) If it is none, or its training has not finished; work directories that cannot be
-            an ensemble; a language that the model does not have; or a model that cannot draft for this one.
+        InputError: (a `ValueError`) If `path` is no work directory, or its training has not finished; if the work
+            directories cannot form an ensemble; if the model does not have the language; or if the other model cannot
+            draft for this one.
     """
-    paths = workdir_path(path) if isinstance(path, str | os.PathLike) else [workdir_path(each) for each in path]
+    paths = workdir_path(path) if isinstance(path, str | os.PathLike) else [workdir_path(folder) for folder in path]
     if draft is not None and not isinstance(draft, str | os.PathLike):
         raise InputError(f"`draft` must be one work directory. Received: {draft!r}.")
     drafting = None if draft is None else workdir_path(draft)

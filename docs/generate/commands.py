@@ -31,13 +31,13 @@ class _Parsed(BaseException):
 
 def names() -> list[str]:
     """Returns the modules that run with `python -m`, found by what they do when they are the main one."""
-    found = []
+    modules = []
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):
             name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
             if '__name__ == "__main__"' in path.read_text("utf-8") or path.name == "__main__.py":
-                found.append(name.removesuffix(".__main__"))
-    return sorted(set(found) - INTERNAL, key=by_use)
+                modules.append(name.removesuffix(".__main__"))
+    return sorted(set(modules) - INTERNAL, key=by_use)
 
 
 def parser_of(name: str) -> argparse.ArgumentParser | None:
@@ -72,7 +72,7 @@ def pages(problems: Problems) -> Iterator[tuple[str, str]]:
         rows.append((f"[`python -m {name}`]({name}.md)", about))
         yield f"commands/{name}.md", _page(name, parser, about, problems)
     text = "Every command prints its options with `--help`. Exit status 0 is success, 2 is bad usage or input with one "
-    text += "line that says what to change, and 1 is a failure.\n\n"
+    text += "line that names the fix, and 1 is a failure.\n\n"
     yield "commands/index.md", f"# Commands\n\n{text}{table(('command', 'what it does'), rows)}"
 
 

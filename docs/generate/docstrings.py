@@ -1,4 +1,4 @@
-"""Sections of our docstrings under the names that mkdocstrings knows."""
+"""Sections of our docstrings under the names that mkdocstrings defines."""
 
 import re
 from typing import Any

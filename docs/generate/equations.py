@@ -14,9 +14,9 @@ _EQUATION = re.compile(
 def as_mathml(page: str) -> str:
     """Returns the HTML of a page with its equations as MathML."""
 
-    def convert(found: re.Match[str]) -> str:
-        display = "block" if found["open"] == "[" else "inline"
-        mathml = latex2mathml.converter.convert(html.unescape(found["latex"]).strip(), display=display)
-        return f'<{found["tag"]} class="equation">{mathml}</{found["tag"]}>'
+    def convert(match: re.Match[str]) -> str:
+        display = "block" if match["open"] == "[" else "inline"
+        mathml = latex2mathml.converter.convert(html.unescape(match["latex"]).strip(), display=display)
+        return f'<{match["tag"]} class="equation">{mathml}</{match["tag"]}>'
 
     return _EQUATION.sub(convert, page)

@@ -80,7 +80,7 @@ IDEAS = (
     ),
     Idea(
         "Positions",
-        "What makes a layer know the order of its inputs.",
+        "What makes the results of a layer depend on the order of its inputs.",
         {
             "SinusoidalPositions": r"P_{p, 2i} = \sin \frac{p}{w^{2i/D}}, \quad P_{p, 2i+1} = \cos \frac{p}{w^{2i/D}}",
             "LearnedPositions": r"x_p + E_p",
@@ -97,7 +97,7 @@ IDEAS = (
         ("positions",),
     ),
     Idea(
-        "Who sees whom",
+        "Which keys a query attends to",
         "Windows, blocks and other patterns of the pairs that are compared; layers and rules combine freely.",
         {
             "Causal": r"s \le p",

@@ -1,4 +1,4 @@
-"""Pages of the layers: what their docstrings say, what they cost, and a picture of what each result sees.
+"""Pages of the layers: their docstrings, their costs, and a picture of what each result depends on.
 
 Each page is about the layer that the example of the docstring makes, which the tests run.
 """
@@ -43,7 +43,7 @@ RULES: dict[type, layers.VisibilityRule] = {
         layers.SummaryTokens(block_size=4, count=1),
     )
 }
-TOLD = {"prefix_length": "with a prefix of 4", "segment_ids": "for segments of 5 positions"}
+MASK_INPUTS = {"prefix_length": "with a prefix of 4", "segment_ids": "for segments of 5 positions"}
 
 
 def pages(problems: Problems) -> Iterator[tuple[str, str]]:
@@ -58,11 +58,11 @@ def pages(problems: Problems) -> Iterator[tuple[str, str]]:
         problems.require(inspect.getdoc(subject), f"zoo.layers.{name} has no docstring.")
         problems.require(name in IDEA_OF, f"zoo.layers.{name} belongs to no idea: docs/generate/ideas.py.")
         about = _first_sentence(subject)
-        problems.require(about, f"The docstring of zoo.layers.{name} does not say what it is in its first paragraph.")
+        problems.require(about, f"The docstring of zoo.layers.{name} has no first paragraph that describes it.")
         page, icon = _page(name, subject, problems)
         described[name] = icon, about
         yield f"layers/{name}.md", page
-    parts = ["# Layers, by idea\n\nThe [overview](../../layers.md) says which one to take. A small picture is of what "]
+    parts = ["# Layers, by idea\n\nThe [overview](../../layers.md) helps you to choose. A small picture is of what "]
     parts[0] += "each result depends on: a row for each result, a column for each key or input."
     for idea in IDEAS:
         rows = [
@@ -158,7 +158,9 @@ def _pictures(subject: type, layer: Any) -> tuple[str, str]:
         return _rule_picture(subject)
     if layer is None or issubclass(subject, layers.Score | keras.layers.RNN) or not _is_sequence_layer(layer):
         return "", ""
-    shown = [("each query sees these keys", {})] if _attends(layer) else [("each result sees these inputs", {})]
+    shown = (
+        [("each query attends to these keys", {})] if _attends(layer) else [("each result depends on these inputs", {})]
+    )
     if _takes_causal_mask(layer):
         shown.append(("with the causal mask", {"use_causal_mask": True}))
     pictures = []
@@ -169,15 +171,15 @@ def _pictures(subject: type, layer: Any) -> tuple[str, str]:
         pictures.append((title, seen))
     text = f"Found by changing {'values' if _attends(layer) else 'inputs'} one by one, {LENGTH} positions, in a layer "
     text += f"as the example makes it: `{_made(layer)}`."
-    return _sees(pictures, _columns(layer), "results", text), svg.icon(pictures[0][1][:ICON, :ICON])
+    return _dependencies(pictures, _columns(layer), "results", text), svg.icon(pictures[0][1][:ICON, :ICON])
 
 
-def _sees(pictures: list[tuple[str, np.ndarray]], columns: str, rows: str, text: str) -> str:
+def _dependencies(pictures: list[tuple[str, np.ndarray]], columns: str, rows: str, text: str) -> str:
     figures = [
         f"<figure markdown='0'>{svg.grid(seen, columns, rows, title)}<figcaption>{title}</figcaption></figure>"
         for title, seen in pictures
     ]
-    return f'## What it sees\n\n<div class="pictures" markdown="0">{"".join(figures)}</div>\n\n{text}'
+    return f'## What its results depend on\n\n<div class="pictures" markdown="0">{"".join(figures)}</div>\n\n{text}'
 
 
 def _rule_picture(subject: type) -> tuple[str, str]:
@@ -194,9 +196,9 @@ def _rule_picture(subject: type) -> tuple[str, str]:
     pairs = Pairs(zero, zero, ops.reshape(places, (1, 1, -1, 1)), ops.reshape(places, (1, 1, 1, -1)), inputs)
     seen = np.broadcast_to(ops.convert_to_numpy(rule.sees(pairs)), (1, 1, LENGTH, LENGTH))[0, 0].astype("float32")
     text = f"`{rule!r}`"
-    text += "".join(f", {told}" for name, told in TOLD.items() if name in rule.needs)
-    pictures = [("each query sees these keys", seen)]
-    return _sees(pictures, "keys", "queries", f"{text}."), svg.icon(seen[:ICON, :ICON])
+    text += "".join(f", {condition}" for name, condition in MASK_INPUTS.items() if name in rule.needs)
+    pictures = [("each query attends to these keys", seen)]
+    return _dependencies(pictures, "keys", "queries", f"{text}."), svg.icon(seen[:ICON, :ICON])
 
 
 def _attends(layer: Any) -> bool:

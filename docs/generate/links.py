@@ -34,18 +34,18 @@ def problems(site: Path) -> list[str]:
         site: Its folder.
     """
     pages = {path: _Page(path.read_text("utf-8")) for path in site.rglob("*.html") if path.name != "404.html"}
-    found = []
+    errors = []
     for path, page in pages.items():
         name = path.relative_to(site)
-        found += [f"{name} fetches {target}." for target in page.fetched if re.match(r"(https?:)?//", target)]
+        errors += [f"{name} fetches {target}." for target in page.fetched if re.match(r"(https?:)?//", target)]
         for target in {*page.links, *page.fetched}:
             parts = urlsplit(target)
             if parts.scheme or parts.netloc:
                 continue
-            there = (path.parent / unquote(parts.path)).resolve() if parts.path else path
-            there = there / "index.html" if there.is_dir() else there
-            if not there.exists():
-                found.append(f"{name} links to {target}, which does not exist.")
-            elif parts.fragment and there in pages and unquote(parts.fragment) not in pages[there].anchors:
-                found.append(f"{name} links to {target}, a place that is not on that page.")
-    return sorted(found)
+            destination = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            destination = destination / "index.html" if destination.is_dir() else destination
+            if not destination.exists():
+                errors.append(f"{name} links to {target}, which does not exist.")
+            elif parts.fragment and destination in pages and unquote(parts.fragment) not in pages[destination].anchors:
+                errors.append(f"{name} links to {target}, a place that is not on that page.")
+    return sorted(errors)

@@ -42,11 +42,11 @@ def pages(problems: Problems) -> Iterator[tuple[str, str]]:
         if not name.startswith(f"{VARIANTS_OF}_"):
             yield f"models/{name}.svg", str(zoo.draw_model(model))
     parts = [
-        "# Models, by name\n\nThe [overview](../../models.md) says which one to take. Parameters are counted with the "
+        "# Models, by name\n\nThe [overview](../../models.md) helps you to choose. Parameters are counted with the "
         f"defaults and {VOCABULARY:,} tokens for each vocabulary; classifiers have {CLASSES} classes."
     ]
     head = ("model", "what it is", "parameters", "paper")
-    parts += [f"## {TASKS.get(task, task)}\n\n{table(head, found)}" for task, found in rows.items()]
+    parts += [f"## {TASKS.get(task, task)}\n\n{table(head, models)}" for task, models in rows.items()]
     yield "models/index.md", "\n\n".join(parts)
 
 
@@ -92,13 +92,13 @@ def _example(spec: zoo.ModelSpec) -> str:
 
 def read_results() -> dict[str, list[str]]:
     """Returns what was measured of each model, as tables under the titles of the page of results."""
-    found: dict[str, list[str]] = {}
+    tables_of: dict[str, list[str]] = {}
     for section in QUALITY_SECTIONS:
         groups = section.groups()
         for name in dict.fromkeys(group.last["model"] for group in groups):
             measured = groups_table([group for group in groups if group.last["model"] == name])
             page = f"look-up/models/{name}.md"
-            found.setdefault(name, []).append(f"**{section.title}**")
-            found[name].append(repository.relink(measured, "training/RESULTS.md", page, {}))
+            tables_of.setdefault(name, []).append(f"**{section.title}**")
+            tables_of[name].append(repository.relink(measured, "training/RESULTS.md", page, {}))
     link = "What the columns are, and all other models: [results](../../results.md)."
-    return {name: [*tables, link] for name, tables in found.items()}
+    return {name: [*tables, link] for name, tables in tables_of.items()}

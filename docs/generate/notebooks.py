@@ -27,14 +27,14 @@ _CELL = re.compile(r"^# %%(?P<kind>.*)$", flags=re.MULTILINE)
 def cells(text: str) -> list[tuple[str, str]]:
     """Returns kind (`"markdown"` or `"code"`) and content of each cell."""
     marks = list(_CELL.finditer(text))
-    found = []
+    contents = []
     for mark, end in zip(marks, [*(mark.start() for mark in marks[1:]), len(text)], strict=True):
         content = text[mark.end() : end].strip("\n")
         if "[markdown]" in mark["kind"]:
-            found.append(("markdown", "\n".join(re.sub(r"^# ?", "", line) for line in content.split("\n"))))
+            contents.append(("markdown", "\n".join(re.sub(r"^# ?", "", line) for line in content.split("\n"))))
         else:
-            found.append(("code", content))
-    return found
+            contents.append(("code", content))
+    return contents
 
 
 def as_ipynb(parts: list[tuple[str, str]]) -> str:
@@ -157,7 +157,7 @@ def run_examples(path: Path) -> None:
                     exec(compile(code, str(path), "exec"), names)
             except BaseException:
                 traceback.print_exc()
-                advice = "Mend it, or say before it why it cannot run: <!-- not run: WHY -->."
+                advice = "Mend it, or write before it why it cannot run: <!-- not run: WHY -->."
                 raise SystemExit(f"An example of {path} fails:\n{code}\n{advice}") from None
 
 

@@ -2,11 +2,11 @@
 
 
 class Problems(list[str]):
-    """Sentences, each of which says what is wrong and what to do about it."""
+    """Sentences, each of which describes a mistake and its fix."""
 
-    def require(self, held: object, problem: str) -> None:
-        """Adds a problem unless something holds."""
-        if not held:
+    def require(self, condition: object, problem: str) -> None:
+        """Adds a problem unless a condition holds."""
+        if not condition:
             self.append(problem)
 
     def end(self) -> None:

@@ -1,9 +1,9 @@
-"""Lines that tell whoever builds the site what is being made."""
+"""Reports on standard error which part of the site is being made."""
 
 import sys
 
 MARK = "making "
-"""What they begin with; everything else stays in the log."""
+"""The beginning of such a line; all other lines stay in the log."""
 
 
 def making(what: str, number: int, total: int) -> None:

@@ -26,7 +26,7 @@ PAGES = {
         ),
     ),
 }
-# Of Keras or Python, whose documentation says what they do.
+# Names of Keras or Python, whose documentation describes them.
 WITHOUT = {"build", "call", "compute_output_shape", "get_config", "from_config"}
 
 
@@ -57,8 +57,10 @@ def pages(problems: Problems) -> Iterator[tuple[str, str]]:
 
 
 def _public(module: str) -> list[str]:
-    found = importlib.import_module(module)
-    return sorted(getattr(found, "__all__", [name for name in vars(found) if name[0].isalpha() and name[0].isupper()]))
+    imported = importlib.import_module(module)
+    return sorted(
+        getattr(imported, "__all__", [name for name in vars(imported) if name[0].isalpha() and name[0].isupper()])
+    )
 
 
 def _get(module: str, name: str) -> Any:

@@ -60,20 +60,22 @@ def relink(text: str, path: str, page: str, sources: dict[str, str]) -> str:
         sources: Gets the page of each source file or folder that is linked to, by path.
     """
 
-    def link(found: re.Match[str]) -> str:
-        target, _, anchor = found["target"].partition("#")
+    def link(match: re.Match[str]) -> str:
+        target, _, anchor = match["target"].partition("#")
         if not target or re.match(r"[a-z]+:", target):
-            return found[0]
-        wanted = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
-        there = page_of(wanted)
-        if there is None and (ROOT / wanted).exists():
-            there = sources.setdefault(wanted, f"source/{wanted}{'/index' if (ROOT / wanted).is_dir() else ''}.md")
-            if wanted.endswith((".png", ".svg")):
-                there = sources[wanted] = f"source/{wanted}"
-        if there is None:
-            return found[0]  # MkDocs names it as broken
-        relative = posixpath.relpath(there, posixpath.dirname(page) or ".")
-        return f"{found['open']}{relative}{'#' if anchor else ''}{anchor}{found['close']}"
+            return match[0]
+        target_path = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
+        target_page = page_of(target_path)
+        if target_page is None and (ROOT / target_path).exists():
+            target_page = sources.setdefault(
+                target_path, f"source/{target_path}{'/index' if (ROOT / target_path).is_dir() else ''}.md"
+            )
+            if target_path.endswith((".png", ".svg")):
+                target_page = sources[target_path] = f"source/{target_path}"
+        if target_page is None:
+            return match[0]  # MkDocs names it as broken
+        relative = posixpath.relpath(target_page, posixpath.dirname(page) or ".")
+        return f"{match['open']}{relative}{'#' if anchor else ''}{anchor}{match['close']}"
 
     return outside(text, lambda line: _LINK.sub(link, line))
 
@@ -87,13 +89,13 @@ def include(text: str) -> str:
         ValueError: If there is no such block.
     """
 
-    def block(found: re.Match[str]) -> str:
-        document = (ROOT / found["document"]).read_text("utf-8")
-        first = re.escape(found["first"])
+    def block(match: re.Match[str]) -> str:
+        document = (ROOT / match["document"]).read_text("utf-8")
+        first = re.escape(match["first"])
         blocks = re.findall(rf"^(```\w*\n{first}[^\n]*\n.*?^```)", document, flags=re.DOTALL | re.MULTILINE)
         if len(blocks) != 1:
             raise ValueError(
-                f"{found['document']} has {len(blocks)} blocks that begin with {found['first']!r}, not one."
+                f"{match['document']} has {len(blocks)} blocks that begin with {match['first']!r}, not one."
             )
         return str(blocks[0])
 
@@ -124,5 +126,5 @@ def source_page(path: str) -> str:
 
 
 def _about(file: Path) -> str:
-    found = re.match(r'"""(.*?)(\n|""")', file.read_text("utf-8")) if file.suffix == ".py" else None
-    return f": {found[1]}" if found else ""
+    match = re.match(r'"""(.*?)(\n|""")', file.read_text("utf-8")) if file.suffix == ".py" else None
+    return f": {match[1]}" if match else ""

@@ -6,7 +6,7 @@ CELL = 12
 
 
 def grid(values: np.ndarray, columns: str, rows: str, title: str) -> str:
-    """Returns a table of squares, each as dark as its value says.
+    """Returns a table of squares, each as dark as its value is large.
 
     Args:
         values: [T, S], from 0 to 1.
@@ -33,7 +33,7 @@ def grid(values: np.ndarray, columns: str, rows: str, title: str) -> str:
 
 
 def icon(values: np.ndarray) -> str:
-    """Returns a table of squares, each as dark as its value says, of the size of a letter.
+    """Returns a table of squares, each as dark as its value is large, of the size of a letter.
 
     Args:
         values: [T, S], from 0 to 1.

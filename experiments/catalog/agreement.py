@@ -68,7 +68,7 @@ class Agreement(TranslatorExperiment):
 
 
 def _agreement(reference, other, layer):
-    """Returns how often the maximum of the heads' mean, and of the best head, is where that of the reference is."""
+    """Returns how often the heads' mean, and the best head, have their maximum at the same token as the reference."""
     pairs = load_data(reference.config["data"]["spec"]).split("val").take(range(TEXTS))
     source = pad(reference.source_ids(pairs.source))
     inputs = pad([[START, *row] for row in reference.tokenizers.target.encode(pairs.target)])

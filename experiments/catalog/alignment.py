@@ -18,7 +18,7 @@ YEAR, DAY = slice(0, 4), slice(8, 10)
 
 
 class Alignment(Experiment):
-    """Test dates with a month in letters, whose numbers are the year, of four digits, and the day alone.
+    """Test dates with the month in letters, so that their only numbers are the year, of four digits, and the day.
 
     A digit of the year is aligned to the same digit of the source, one of the day to the digits of the day. Attention
     is that of the row that predicts the token of the reference. A Transformer has two layers of four heads.

@@ -62,7 +62,7 @@ class Bottleneck(TranslatorExperiment):
                 full_only=True,  # a quick training of the former has nothing to lose
             ),
             Claim(
-                "so does it cost `transformer_tiny`, whose sinusoids beyond the trained lengths were never seen",
+                "so does it cost `transformer_tiny`, which was not trained on positions beyond those lengths",
                 lambda results: lost(results, "transformer_tiny") > lost(results, "rnnsearch"),
                 full_only=True,
             ),

@@ -34,7 +34,7 @@ class Context(Experiment):
     """
 
     name = "context"
-    question = "does a word's vector tell its sense after one layer of self-attention?"
+    question = "does a word's vector reveal its sense after one layer of self-attention?"
     source = "probing of contextual vectors, such as Ethayarajh 2019, and the two apples of every course"
     refuted_by = "vectors of one sense that are no more alike than those of two; order that changes no answer"
     columns = {"same_sense": ".2f", "other_sense": ".2f", "right_neighbours": ".2f", "accuracy": ".3f"}

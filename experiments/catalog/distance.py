@@ -26,11 +26,11 @@ MIXERS = {
 
 
 class Distance(Experiment):
-    """One or four pairs of a key and a value, then noise, then one of the keys: which value had it?
+    """One or four pairs of a key and a value, then noise, then one of the keys: which value belongs to it?
 
     Two layers of each kind with residual connections, of 32 features, that read from left to right. One model of each
     is trained on equal parts of all distances, the numbers of noise tokens, since near items help it to learn to
-    find far ones. Chance is 1/8; a model that knows the four values but not their keys is right in about 0.42.
+    find far ones. Chance is 1/8; a model that remembers the four values but not their keys reaches about 0.42.
     """
 
     name = "distance"

@@ -64,7 +64,10 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _counts(result: "apache_beam.runners.runner.PipelineResult") -> dict[str, int | None]:
-    """Returns how many lines were translated, failed, and were done earlier; `None` if a runner has no counters."""
+    """Returns the numbers of lines that were translated, that failed, and that earlier runs translated.
+
+    They are `None` if the runner has no counters.
+    """
     from export.batch.pipeline import COUNTERS, FAILED, KEPT
 
     try:
@@ -100,7 +103,7 @@ def _parse(argv: Sequence[str] | None) -> tuple[Namespace, list[str]]:
         if getattr(flags, name) < 1:
             parser.error(f"--{name} must be positive. Received: {getattr(flags, name)}")
     for word in beam_flags:
-        # Beam ignores flags that it does not know, so a misspelled one would have no effect and no error.
+        # Beam ignores flags that it does not define, so a misspelled one would have no effect and no error.
         meant = difflib.get_close_matches(word.partition("=")[0], [f"--{name}" for name in vars(flags)], 1, 0.85)
         if meant:
             parser.error(f"unknown flag {word}; did you mean {meant[0]}?")

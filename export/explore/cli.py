@@ -8,7 +8,7 @@ from pathlib import Path
 
 from export.client import Client, ServerError, add_connection_flags, read_texts, report_failure, tls_of
 from export.explore.http_server import ExplorerServer
-from export.explore.questions import ServedModel
+from export.explore.views import ServedModel
 from zoo.errors import InputError
 from zoo.explorer import Page
 from zoo.runtime.cli import ArgumentParser

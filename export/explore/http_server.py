@@ -20,7 +20,7 @@ import grpc
 
 from export.client import Pending, ServerError
 from export.client.answers import Outputs
-from export.explore.questions import MAX_TEXT_BYTES, ServedModel
+from export.explore.views import MAX_TEXT_BYTES, ServedModel
 from zoo.errors import InputError
 from zoo.explorer.page import ASSETS, INDEX
 
@@ -101,7 +101,7 @@ class ExplorerServer(http.server.ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Does not report connections that ended early."""
 
-    def knows(self, host: str) -> bool:
+    def accepts_host(self, host: str) -> bool:
         """Returns whether a `Host` header is an allowed name of this server or an address.
 
         Args:
@@ -166,7 +166,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _check_origin(self) -> None:
         hosts = self.headers.get_all("Host") or []
-        if len(hosts) != 1 or not self.server.knows(hosts[0]):
+        if len(hosts) != 1 or not self.server.accepts_host(hosts[0]):
             message = f"The host {', '.join(hosts) or '(none)'} is not allowed: see --allowed_host."
             raise Refused(HTTPStatus.MISDIRECTED_REQUEST, message)
         origin = self.headers.get("Origin")

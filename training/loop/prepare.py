@@ -41,7 +41,9 @@ class PreparedRun:
 
 
 def prepare(workdir: WorkDir, run: TrainingRun, hardware: Hardware) -> PreparedRun:
-    """Returns a run with its data and tokenizers, which a new run trains and saves, or takes from the initial run.
+    """Returns a run with its data and tokenizers.
+
+    A new run trains and saves its tokenizers, or copies those of the initial run or of its token shards.
 
     Raises:
         InputError: If the data are bad or too few for a vocabulary, or the work directory is damaged.

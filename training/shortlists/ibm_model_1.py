@@ -11,7 +11,7 @@ from zoo.vocabulary import PAD
 Array = NDArray[Any]
 
 PART = 20_000
-"""Pairs whose links are made together and then stored as indices of cells of the table."""
+"""Number of pairs that are converted together to indices of cells of the table, which limits the memory."""
 
 
 def translation_table(

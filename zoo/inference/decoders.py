@@ -37,9 +37,11 @@ def check_draft(draft: Any, model: Any) -> None:
                 f"Received: {type(candidate).__name__}."
             )
     for name in ("vocab_size", "source_vocab_size", "target_vocab_size", "start_symbol"):
-        needed, found = getattr(model, name, None), getattr(draft, name, None)
-        if needed != found:
-            raise InputError(f"A draft model must have the `{name}` of the model, {needed}. Received: {name}={found}.")
+        needed, received = getattr(model, name, None), getattr(draft, name, None)
+        if needed != received:
+            raise InputError(
+                f"A draft model must have the `{name}` of the model, {needed}. Received: {name}={received}."
+            )
 
 
 class Decoder(Wrapper):

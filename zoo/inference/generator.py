@@ -24,7 +24,7 @@ def constraints(model: Any, prompt: Any, max_length: int, no_repeat_ngram: int) 
 
 
 def read_prompts(model: Any, state: Any, constraints: decoding.Constraints) -> tuple[Any, decoding.Constraints]:
-    """Lets a model read the tokens that all prompts have by one call in place of a step for each.
+    """Reads the beginnings of prompts, as many tokens as the shortest prompt has, in one call instead of step by step.
 
     Returns:
         The new state and constraints; unchanged if the model reads one token at a time.

@@ -18,7 +18,7 @@ SYNONYMS = {
     "concat": ("concatenation",),
     "output_projection": ("output",),
 }
-"""Other names of steps; each means the first of these steps that exists."""
+"""Synonyms of the names of steps; a synonym stands for the first of its steps that exists."""
 
 
 def find_step(name: object, known: Iterable[str]) -> str:

@@ -51,16 +51,16 @@ def multi_inference(
 
 
 def _check_tasks(tasks: Sequence[inference_pb2.InferenceTask]) -> None:
-    seen = set()
+    names = set()
     for task in tasks:
         if not task.model_spec.name:
             raise invalid_argument("Found ModelSpec with an empty model name.")
         if task.model_spec.name != tasks[0].model_spec.name:
             raise invalid_argument("All ModelSpecs in a MultiInferenceRequest must access the same model name.")
         name = task.model_spec.signature_name or DEFAULT_SIGNATURE
-        if name in seen:
+        if name in names:
             raise invalid_argument(f"Duplicate evaluation of signature: {name}")
-        seen.add(name)
+        names.add(name)
         if task.method_name not in (_CLASSIFY, _REGRESS):
             raise RequestError(StatusCode.UNIMPLEMENTED, f"Unsupported signature method_name: {task.method_name}")
 

@@ -37,7 +37,7 @@ def load_prepared(spec: str, seed: int = 0) -> Dataset[Any]:
 
 
 def _reader(shards: TokenShards) -> Callable[[str], Split]:
-    """Returns `Dataset.load_split`."""
+    """Returns the function `Dataset.load_split` of a dataset in token shards."""
 
     def read(split: str) -> Split:
         if shards.manifest.task == "seq2seq":
