@@ -228,9 +228,11 @@ def section(name: str, work: Work, tokens: float, utilization: float, grows: boo
                 f"{step.compute / step.seconds:.0%}",
             ]
         )
-    lines = table(["devices", "best mesh", "work", "wire", "sent", "memory", "tokens/s", "at work"], rows)
+    lines = table(
+        ["devices", "best mesh", "computation", "communication", "sent", "memory", "tokens/s", "computing"], rows
+    )
     if rates:
-        lines += ["", f"It pays up to {last_that_pays(rates)} devices."]
+        lines += ["", f"More devices are worthwhile up to {last_that_pays(rates)}."]
     return lines
 
 

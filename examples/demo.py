@@ -71,7 +71,7 @@ def main() -> None:
     rest = ["--resume"] if (WORKDIR / "config.json").exists() else ["--set", *BUDGET]
     run("training.train", "--model", "rnnsearch", "--data", "dates", "--workdir", str(WORKDIR), *rest)
     metrics = json.loads(run("training.evaluate", str(WORKDIR), "--data", "dates", "--split", "test"))
-    print(f"exact match on {metrics['examples']:,} dates it has not seen: {metrics['exact_match']:.2%}")
+    print(f"exact match on {metrics['examples']:,} dates of the test split: {metrics['exact_match']:.2%}")
     print(run("export.saved_model", str(WORKDIR), "--output", str(EXPORTED)))
     with serving() as address:
         cases = examples()
