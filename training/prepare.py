@@ -16,7 +16,7 @@ from training.config.settings import parse_settings
 from training.config.tokenizer_files import checksums
 from training.config.vocabularies import VOCABULARY_SETTINGS
 from training.data import spec_forms
-from training.preparation.request import PreparationOptions, PreparationRequest
+from training.preparation.request import SAVED_NAMES, PreparationOptions, PreparationRequest
 from training.preparation.run import prepare
 from training.preparation.runners import WorkerLost, local, on_beam
 from zoo.errors import InputError
@@ -49,6 +49,8 @@ def _parser() -> ArgumentParser:
     )
     for name, option in PreparationOptions.declared().items():
         parser.add_argument(f"--{name}", **_argument(option), help=_meaning(option))
+    for name, saved in SAVED_NAMES.items():
+        parser.add_argument(f"--{saved}", dest=name, help=argparse.SUPPRESS)
     return parser
 
 

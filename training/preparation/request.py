@@ -1,10 +1,14 @@
 """The options and the request of a preparation."""
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from zoo.options import Options, choice, count, flag, number, size
+
+SAVED_NAMES = {"min_tokens": "min_symbols", "max_tokens": "max_symbols"}
+"""The names of options in the files of a preparation; the command accepts them, too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -12,10 +16,10 @@ class PreparationOptions(Options):
     """Options of the encoding of a corpus into token shards."""
 
     shards: int = count(0, "Number of shards of the training split; 0 for one per 250,000 examples.")
-    min_symbols: int = size(
+    min_tokens: int = size(
         1, "Leave out training examples with fewer tokens than this on a side; the end counts as one."
     )
-    max_symbols: int = count(
+    max_tokens: int = count(
         0, "Leave out training examples with more tokens than this on a side, the end included; 0 for no limit."
     )
     max_ratio: float = number(
@@ -47,12 +51,22 @@ class PreparationOptions(Options):
     def leaves_out(self) -> bool:
         """Whether training examples may be left out."""
         return (
-            self.min_symbols > 1
-            or self.max_symbols > 0
+            self.min_tokens > 1
+            or self.max_tokens > 0
             or self.max_ratio > 0
             or "drop" in (self.duplicates, self.empty)
             or self.invalid == "skip"
         )
+
+    def to_saved(self) -> dict[str, Any]:
+        """Returns the options by their names in files."""
+        return {SAVED_NAMES.get(name, name): value for name, value in dataclasses.asdict(self).items()}
+
+    @classmethod
+    def from_saved(cls, values: Mapping[str, Any]) -> Self:
+        """Returns the options from the result of `to_saved`."""
+        names = {SAVED_NAMES.get(name, name): name for name in cls.declared()}
+        return cls(**{names[saved]: value for saved, value in values.items()})
 
 
 @dataclass(frozen=True)
@@ -71,4 +85,4 @@ class PreparationRequest:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the request as a dictionary for JSON."""
-        return {"spec": self.spec, "settings": self.settings, "options": dataclasses.asdict(self.options)}
+        return {"spec": self.spec, "settings": self.settings, "options": self.options.to_saved()}

@@ -24,7 +24,7 @@ from training.data import SPLITS, Dataset, Labelled, LabelledData, Pairs, Parall
 from training.data.shards.manifest import NAME, FileEntry, Manifest, SplitEntry
 from training.preparation.by_length import write_order
 from training.preparation.duplicates import digests_path, make_digests, mark_duplicates
-from training.preparation.request import PreparationRequest
+from training.preparation.request import SAVED_NAMES, PreparationOptions, PreparationRequest
 from training.preparation.runners import Runner, Work, WorkerLost
 from training.preparation.sample import Sample
 from training.preparation.shard_job import PLAN, WORK, Job, Plan, Report, duplicates_path, make_shard
@@ -86,7 +86,9 @@ def _difference(before: Any, request: PreparationRequest) -> str:
         f"data.{key}": tuple(values["settings"].get(key, declared[key].default) for values in (before, now))
         for key in VOCABULARY_SETTINGS
     }
-    pairs |= {f"--{key}": (before["options"].get(key), value) for key, value in now["options"].items()}
+    for name in PreparationOptions.declared():
+        saved = SAVED_NAMES.get(name, name)
+        pairs[f"--{name}"] = before["options"].get(saved), now["options"][saved]
     return ", ".join(f"{key} was {old} and is {new}" for key, (old, new) in pairs.items() if old != new) or "unknown"
 
 
@@ -223,7 +225,7 @@ def _check(request: PreparationRequest, data: Dataset[Any]) -> None:
         raise InputError(f"--empty drop is for text:. Received: {request.spec}.")
     if options.max_ratio and not isinstance(data, ParallelData):
         raise InputError(f"--max_ratio compares the sides of pairs; {request.spec} has none.")
-    lengths = options.min_symbols > 1 or options.max_symbols or options.duplicates == "drop"
+    lengths = options.min_tokens > 1 or options.max_tokens or options.duplicates == "drop"
     if isinstance(data, TextData) and data.joined and lengths:
         raise InputError(f"The lines of {request.spec} form one continuous text; none can be left out.")
     if isinstance(data, LabelledData) and data.parts and options.leaves_out:

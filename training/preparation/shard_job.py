@@ -61,7 +61,7 @@ class Plan:
     @property
     def options(self) -> PreparationOptions:
         """The options of the request."""
-        return PreparationOptions(**self.request["options"])
+        return PreparationOptions.from_saved(self.request["options"])
 
     def keeps_texts(self, split: str) -> bool:
         """Returns whether the texts of a split are saved."""
@@ -276,9 +276,9 @@ class _Shard:
         keep = np.ones(lengths.shape[1], bool)
         if self.plan.dataset.get("joined"):
             return list(range(len(keep)))
-        self._drop("fewer tokens than min_symbols", keep, lengths.min(axis=0) < options.min_symbols)
-        if options.max_symbols:
-            self._drop("more tokens than max_symbols", keep, lengths.max(axis=0) > options.max_symbols)
+        self._drop("fewer tokens than min_tokens", keep, lengths.min(axis=0) < options.min_tokens)
+        if options.max_tokens:
+            self._drop("more tokens than max_tokens", keep, lengths.max(axis=0) > options.max_tokens)
         if options.max_ratio:
             ratio = lengths.max(axis=0) / lengths.min(axis=0)
             self._drop("ratio of lengths above max_ratio", keep, np.greater(ratio, options.max_ratio))

@@ -90,8 +90,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "a filter drops examples of the largest length allowed",
         "training/preparation/shard_job.py",
-        "lengths.max(axis=0) > options.max_symbols",
-        "lengths.max(axis=0) >= options.max_symbols",
+        "lengths.max(axis=0) > options.max_tokens",
+        "lengths.max(axis=0) >= options.max_tokens",
         ("tests/training/preparation/test_prepare.py::test_a_filter_keeps_what_is_just_allowed",),
     ),
     Mutant(

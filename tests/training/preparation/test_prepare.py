@@ -111,7 +111,7 @@ def test_a_filter_keeps_what_is_just_allowed(tmp_path):
         for side, language in enumerate(("x", "y")):
             text = "".join(f"{pair[side]}\n" for pair in pairs)
             (tmp_path / f"text/{split}.{language}").write_text(text)
-    options = "--max_symbols 5 --max_ratio 2 --keep_texts --set data.tokenizer=chars".split()
+    options = "--max_tokens 5 --max_ratio 2 --keep_texts --set data.tokenizer=chars".split()
     assert prepare(f"text:{tmp_path}/text:x-y", tmp_path / "out", *options) == 0
     found = load_data(f"prepared:{tmp_path / 'out'}").split("train")
     assert list(zip(found.source, found.target, strict=True)) == kept
@@ -138,9 +138,10 @@ def test_filters(tmp_path, capsys):
     entry = manifest.splits["train"]
     pairs = load_data(f"prepared:{tmp_path / 'out'}").split("train")
     assert len(set(zip(pairs.source, pairs.target, strict=True))) == len(pairs) == entry.examples
+    assert manifest.request["options"]["max_symbols"] == 100  # the name in files of every version
     assert entry.read == 307 and entry.examples + sum(entry.dropped.values()) == 307
     assert entry.dropped["empty"] == 2 and entry.dropped["invalid UTF-8"] == 1 and entry.dropped["duplicate"] > 0
-    assert entry.dropped["more tokens than max_symbols"] == 1 and entry.dropped["ratio of lengths above max_ratio"] == 1
+    assert entry.dropped["more tokens than max_tokens"] == 1 and entry.dropped["ratio of lengths above max_ratio"] == 1
     skipped = (tmp_path / "out/skipped.txt").read_text()
     assert skipped == f"{tmp_path}/text/train.en:305: invalid UTF-8 (byte 0xff). Convert the file to UTF-8.\n"
     assert json.loads(capsys.readouterr().out)["train"]["dropped"] == entry.dropped
@@ -151,10 +152,10 @@ BAD_ARGUMENTS = (
     (["--set", "model.units=5"], "model.units is a setting of training"),
     (["--set", "data.vocab_sise=5"], "vocab_sise"),
     (["--shards", "-1"], "--shards"),
-    (["--min_symbols", "0"], "--min_symbols"),
+    (["--min_symbols", "0"], "--min_tokens"),
     (["--duplicates", "maybe"], "keep or drop"),
     (["--direct_num_workers=2"], "unrecognized arguments"),
-    (["--min_symbols", "2000000"], "train: all 300 examples are left out by the options"),
+    (["--min_tokens", "2000000"], "train: all 300 examples are left out by the options"),
 )
 
 
@@ -188,7 +189,7 @@ NO_USE = (
     ("sums", ["--max_ratio", "2"], "--max_ratio compares the sides of pairs"),
     ("sums", ["--invalid", "skip"], "--invalid skip is for text: and lines:"),
     ("sums", ["--empty", "drop"], "--empty drop is for text:"),
-    ("senses", ["--max_symbols", "9"], "consists of parts"),
+    ("senses", ["--max_tokens", "9"], "consists of parts"),
     ("none", [], "Unknown data SPEC"),
 )
 
