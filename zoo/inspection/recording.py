@@ -179,9 +179,9 @@ class _OfLayer:
         heads, state = call(*args, **kwargs)
         return recorder.record("weighted_sum", "stateᵀ query", heads), state
 
-    def attend_rows(recorder, layer, call, query, memory, visible, bias=None, seed=None):
+    def attend_rows(recorder, layer, call, query, memory, visibility, bias=None, seed=None):
         recorder.bias, recorder.drops = bias, seed is not None
-        return call(query, memory, visible, bias, seed)
+        return call(query, memory, visibility, bias, seed)
 
     def weigh(recorder, layer, call, *args, **kwargs):
         recorder.part, recorder.scores = recorder.part + 1, None
@@ -210,15 +210,15 @@ class _OfLayer:
             recorder.record_scores("scores", formula_of(layer, "compare"), scores)
         return scores
 
-    def normalize(recorder, layer, call, scores, query, visible):
+    def normalize(recorder, layer, call, scores, query, visibility):
         if recorder.bias is not None:
             recorder.record("bias", "attention_bias", ops.broadcast_to(recorder.bias, ops.shape(scores)))
         if scores is not recorder.scores:
             recorder.record_scores("scores", "the sum of these", scores)
-        mask = visible.mask()
+        mask = visibility.mask()
         if mask is not None:
             recorder.record("mask", "1 where the query may attend", ops.broadcast_to(mask, ops.shape(scores)))
-        weights = call(scores, query, visible)
+        weights = call(scores, query, visibility)
         formula = formula_of(layer, "normalize").replace("(scores)", f"({recorder.scores_name})")
         recorder.record("weights", formula, ops.cast(weights, layer.compute_dtype))
         return weights

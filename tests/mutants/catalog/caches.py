@@ -52,8 +52,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "a rule lets see places of a cache that are empty",
         "zoo/layers/attention/base.py",
-        'visible = visible.limited_to(cache["index"])',
-        "visible = visible.limited_to(None)",
+        'visibility = visibility.limited_to(cache["index"])',
+        "visibility = visibility.limited_to(None)",
         RULES,
     ),
     Mutant(

@@ -301,7 +301,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "the common case takes an empty sequence of keys",
         "zoo/layers/attention/base.py",
-        "elif visible.may_hide_all and not causal:",
+        "elif visibility.may_hide_all and not causal:",
         "elif False:",
         PLAIN,
     ),

@@ -31,14 +31,14 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "self-attention masks values as queries",
         "zoo/layers/attention/base.py",
-        "is_shared = value is query and visible.key_mask is visible.query_mask",
+        "is_shared = value is query and visibility.key_mask is visibility.query_mask",
         "is_shared = value is query",
         (f"{ATTENTION}/test_plain_calls.py",),
     ),
     Mutant(
         "a step with a cache reads masked queries",
         "zoo/layers/attention/base.py",
-        "        query = masks.zero_masked(query, visible.query_mask)\n        return *self",
+        "        query = masks.zero_masked(query, visibility.query_mask)\n        return *self",
         "        return *self",
         (f"{ATTENTION}/test_cache.py::test_masked_queries_may_be_nan",),
     ),
@@ -80,8 +80,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "a prefix may be read into the empty room of a cache",
         "zoo/layers/attention/base.py",
-        'visible = visible.limited_to(cache["index"])',
-        "visible = visible.limited_to(None)",
+        'visibility = visibility.limited_to(cache["index"])',
+        "visibility = visibility.limited_to(None)",
         ("tests/zoo/layers/test_agreement.py",),
     ),
     Mutant(
@@ -136,29 +136,29 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "a window sees copies of the first key before it",
         "zoo/layers/attention/blocked.py",
-        "ops.logical_and(positions >= 0, positions < axis_size(visible.key_positions, 0))[None]",
-        "(positions < axis_size(visible.key_positions, 0))[None]",
+        "ops.logical_and(positions >= 0, positions < axis_size(visibility.key_positions, 0))[None]",
+        "(positions < axis_size(visibility.key_positions, 0))[None]",
         (f"{ATTENTION}/test_blocked.py::test_biases_broadcast",),
     ),
     Mutant(
         "linear attention sums masked keys",
         "zoo/layers/attention/linear.py",
-        'key = zero_masked_keys(memory["key"], visible)',
+        'key = zero_masked_keys(memory["key"], visibility)',
         'key = memory["key"]',
         (f"{ATTENTION}/test_linear.py",),
     ),
     Mutant(
         "masked keys change the state of retention and its kin",
         "zoo/layers/attention/linear_time.py",
-        "return ops.where(visible.key_mask[:, None, :, None], key, ops.zeros_like(key))",
+        "return ops.where(visibility.key_mask[:, None, :, None], key, ops.zeros_like(key))",
         "return key",
         (f"{MATRIX}[delta_rule_attention]",),
     ),
     Mutant(
         "a predicted window counts masked keys",
         "zoo/layers/attention/local.py",
-        "if visible.key_mask is None:",
-        "if visible.key_mask is None or True:",
+        "if visibility.key_mask is None:",
+        "if visibility.key_mask is None or True:",
         (f"{ATTENTION}/test_local.py",),
     ),
     Mutant(

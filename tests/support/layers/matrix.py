@@ -379,7 +379,7 @@ def _with_room(tensor):
 @contextlib.contextmanager
 def _scores_as_weights(layer):
     """Makes a layer return its scores in place of its weights."""
-    layer.normalize = lambda scores, query, visible: scores
+    layer.normalize = lambda scores, query, visibility: scores
     yield
     del layer.normalize
 

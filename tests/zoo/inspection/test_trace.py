@@ -110,25 +110,25 @@ def test_a_vector_that_looks_at_itself(attention):
 class Nearby(layers.BaseAttention):
     """A user's attention without any of the usual parts."""
 
-    def compare(self, query, key, visible):
-        steps = ops.abs(visible.key_positions - visible.query_positions[:, None])
+    def compare(self, query, key, visibility):
+        steps = ops.abs(visibility.key_positions - visibility.query_positions[:, None])
         return 0 * query[..., :1] - ops.cast(steps, query.dtype)
 
-    def normalize(self, scores, query, visible):
-        return super().normalize(2 * scores, query, visible)
+    def normalize(self, scores, query, visibility):
+        return super().normalize(2 * scores, query, visibility)
 
 
 class Doubled(layers.MultiHeadAttention):
     """A user's attention that changes one step of a layer."""
 
-    def compare(self, query, key, visible):
-        return 2 * super().compare(query, key, visible)
+    def compare(self, query, key, visibility):
+        return 2 * super().compare(query, key, visibility)
 
 
 class Unscaled(layers.MultiHeadAttention):
     """A user's attention that has a `score` and does not ask it."""
 
-    def compare(self, query, key, visible):
+    def compare(self, query, key, visibility):
         return self.compare_heads(query, key)
 
 
@@ -137,7 +137,7 @@ class Named(layers.BaseAttention):
 
     score = "the usual one"
 
-    def compare(self, query, key, visible):
+    def compare(self, query, key, visibility):
         return ops.matmul(query, ops.swapaxes(key, -1, -2))
 
 

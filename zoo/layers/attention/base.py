@@ -89,8 +89,8 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         >>> from keras import ops
         >>> from zoo.layers import BaseAttention
         >>> class NearbyAttention(BaseAttention):
-        ...     def compare(self, query, key, visible):
-        ...         steps = ops.abs(visible.key_positions - visible.query_positions[:, None])  # [T, S]
+        ...     def compare(self, query, key, visibility):
+        ...         steps = ops.abs(visibility.key_positions - visibility.query_positions[:, None])  # [T, S]
         ...         return ops.matmul(query, ops.swapaxes(key, -1, -2)) - ops.cast(steps, query.dtype)
         >>> inputs = np.zeros((1, 3, 4), "float32")
         >>> _, weights = NearbyAttention()(inputs, inputs, return_attention_scores=True, use_causal_mask=True)
@@ -212,16 +212,16 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         lengths = length_of(query), keys
         if start_index is None:
             start_index = self._first_position(lengths, use_causal_mask)
-        visible = self._build_visibility(query, lengths, start_index, use_causal_mask, mask_arguments)
-        is_shared = value is query and visible.key_mask is visible.query_mask  # in self-attention
-        query = masks.zero_masked(query, visible.query_mask)
+        visibility = self._build_visibility(query, lengths, start_index, use_causal_mask, mask_arguments)
+        is_shared = value is query and visibility.key_mask is visibility.query_mask  # in self-attention
+        query = masks.zero_masked(query, visibility.query_mask)
         if memory is None:
-            value = query if is_shared else masks.zero_masked(value, visible.key_mask)
-            key = masks.zero_masked(key, visible.key_mask)
+            value = query if is_shared else masks.zero_masked(value, visibility.key_mask)
+            key = masks.zero_masked(key, visibility.key_mask)
         if is_plain:
-            return self._plain_call(query, value, key, visible, uses_dropout, return_attention_scores)
+            return self._plain_call(query, value, key, visibility, uses_dropout, return_attention_scores)
         memory = self.project_memory(value, key) if memory is None else memory
-        results = self._attend_and_project(query, memory, visible, start_index, **options)
+        results = self._attend_and_project(query, memory, visibility, start_index, **options)
         return results if len(results) > 1 else results[0]
 
     def _is_plain_call(self, batch, queries, keys, has_masks, causal, uses_dropout):
@@ -229,22 +229,24 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         if not self.built or not self.is_plain():
             return False
         lengths = queries, keys
-        visible = build_visibility(lengths, self._first_position(lengths, causal), causal=causal, heads=self.has_heads)
+        visibility = build_visibility(
+            lengths, self._first_position(lengths, causal), causal=causal, heads=self.has_heads
+        )
         if has_masks:
-            visible = dataclasses.replace(visible, key_mask=True)
-        elif visible.may_hide_all and not causal:  # the sequence of keys may be empty
+            visibility = dataclasses.replace(visibility, key_mask=True)
+        elif visibility.may_hide_all and not causal:  # the sequence of keys may be empty
             return False
         shape = (batch, *[self.num_score_heads] * self.has_heads, queries, 1)
-        return plan(self, shape, keys, visible, drops=uses_dropout).path == "dense"
+        return plan(self, shape, keys, visibility, drops=uses_dropout).path == "dense"
 
-    def _plain_call(self, query, value, key, visible, uses_dropout, return_attention_scores):
+    def _plain_call(self, query, value, key, visibility, uses_dropout, return_attention_scores):
         """Returns the results of a call with inputs that are zero where masked, computed by `compute_attention`.
 
-        Without masks, `visible` is `None`.
+        Without masks, `visibility` is `None`.
         """
         mask = any_visible = None
-        if visible is not None:
-            mask, any_visible = visible.mask(), None if visible.is_plainly_causal else visible.seen()
+        if visibility is not None:
+            mask, any_visible = visibility.mask(), None if visibility.is_plainly_causal else visibility.seen()
         seed = self.dropout_layer.seed_generator.next() if uses_dropout else None
         output, weights = self.compute_attention(query, value, value if key is None else key, mask, seed)
         if any_visible is not None:
@@ -328,13 +330,15 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         else:
             memory = cache = caches.append(cache, memory)
         lengths, has_keys = (queries, length_of(memory["value"], -2)), isinstance(added, int) and added > 0
-        visible = self._build_visibility(query, lengths, start_index, causal, arguments, has_keys)
+        visibility = self._build_visibility(query, lengths, start_index, causal, arguments, has_keys)
         if is_rolling:
-            visible = visible.rolled_to(key_positions)
-        elif "index" in cache and causal and not visible.causal:  # a rule may allow positions that are not filled yet
-            visible = visible.limited_to(cache["index"])
-        query = masks.zero_masked(query, visible.query_mask)
-        return *self._attend_and_project(query, memory, visible, start_index, **options), cache
+            visibility = visibility.rolled_to(key_positions)
+        elif (
+            "index" in cache and causal and not visibility.causal
+        ):  # a rule may allow positions that are not filled yet
+            visibility = visibility.limited_to(cache["index"])
+        query = masks.zero_masked(query, visibility.query_mask)
+        return *self._attend_and_project(query, memory, visibility, start_index, **options), cache
 
     def project_jointly(self, inputs, start_index):
         """Returns queries and a memory projected from the same inputs by one product; `None` if it is not supported.
@@ -346,20 +350,20 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         return None
 
     def _attend_and_project(
-        self, query, memory, visible, start_index, attention_bias, return_attention_scores, training, projected=None
+        self, query, memory, visibility, start_index, attention_bias, return_attention_scores, training, projected=None
     ):
         """Returns the output and, if requested, the weights of queries that are zero where masked."""
         max_keys, inputs = self.max_keys(), query
-        visible = visible if max_keys is None else visible.limited_to(max_keys)
+        visibility = visibility if max_keys is None else visibility.limited_to(max_keys)
         query = self.project_query(inputs, self._input_start(start_index)) if projected is None else projected
         if attention_bias is not None:
-            attention_bias = check_bias(attention_bias, (*query.shape[:-1], visible.num_keys))
-        results = self.attend(query, memory, visible, attention_bias, return_attention_scores, training)
+            attention_bias = check_bias(attention_bias, (*query.shape[:-1], visibility.num_keys))
+        results = self.attend(query, memory, visibility, attention_bias, return_attention_scores, training)
         output = self._zero_empty_rows(self.finish(results["output"], inputs), results.get("seen"))
         return (output, results["weights"]) if return_attention_scores else (output,)
 
     @promises(PLAIN)
-    def attend(self, query, memory, visible, attention_bias, return_attention_scores, training):
+    def attend(self, query, memory, visibility, attention_bias, return_attention_scores, training):
         """Returns a dict of `output`, `weights` if they are requested, and `seen` if anything is masked.
 
         `seen` is whether a query attends to any key, [B or 1, (N or 1,) T or 1, 1]. The query is from `project_query`,
@@ -370,7 +374,7 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         bias = attention_bias
         if bias is not None:
             bias = repeat_bias_rows(bias, axis_size(query, -2))
-        return run.attend(self, query, memory, visible, bias, return_attention_scores, training)
+        return run.attend(self, query, memory, visibility, bias, return_attention_scores, training)
 
     def _zero_empty_rows(self, output, any_visible):
         """Returns `output` [B, T, D] with zeros where a query attends to no key: the projection may have a bias."""

@@ -62,17 +62,17 @@ class BlockedAttention(MultiHeadAttention):
         """
         raise NotImplementedError(f"{type(self).__name__} must override `blocks`.")
 
-    def attend(self, query, memory, visible, attention_bias, return_attention_scores, training):
-        with_rule = self._with_rule(visible)
+    def attend(self, query, memory, visibility, attention_bias, return_attention_scores, training):
+        with_rule = self._with_rule(visibility)
         if self._needs_no_blocks(query, memory, with_rule, attention_bias):
             return super().attend(query, memory, with_rule, attention_bias, return_attention_scores, training)
         batch, _, length, _ = ops.shape(query)
         keys = ops.shape(memory["value"])[-2]
-        blocks = self._cheapest_blocks(length, keys, ops.sum(visible.query_positions[:1]), visible.causal)
+        blocks = self._cheapest_blocks(length, keys, ops.sum(visibility.query_positions[:1]), visibility.causal)
         results = super().attend(
             _fold(blocks.cut_rows(query), batch),
             {name: _fold(blocks.cut_keys(memory[name]), batch) for name in ("key", "value")},
-            self._visible_in_blocks(blocks, visible, batch),
+            self._visibility_in_blocks(blocks, visibility, batch),
             None if attention_bias is None else _fold(blocks.cut_pairs(rank_4(attention_bias)), batch),
             return_attention_scores,
             training,
@@ -83,20 +83,22 @@ class BlockedAttention(MultiHeadAttention):
             joined["weights"] = blocks.spread(results["weights"], length, keys)
         return joined
 
-    def _with_rule(self, visible):
+    def _with_rule(self, visibility):
         """Returns the visibility with the layer's own rule, unless a subclass overrides `sees`."""
         if self.effective_rule is None:
-            return visible
-        return dataclasses.replace(visible, rule=self.rule if visible.rule is None else self.rule & visible.rule)
+            return visibility
+        return dataclasses.replace(
+            visibility, rule=self.rule if visibility.rule is None else self.rule & visibility.rule
+        )
 
-    def _needs_no_blocks(self, query, memory, visible, attention_bias):
+    def _needs_no_blocks(self, query, memory, visibility, attention_bias):
         """Returns whether blocks are unnecessary: without pairs, with a rolling cache (one window), or for tiles."""
         keys = memory["value"].shape[-2]
-        if visible.rolled or has_zero((query.shape[0], query.shape[2], keys)):
+        if visibility.rolled or has_zero((query.shape[0], query.shape[2], keys)):
             return True
         if self.effective_rule is None or self.implementation not in ("auto", "blockwise"):
             return False
-        return plan(self, query.shape, keys, visible, biased=attention_bias is not None).path == "tiles"
+        return plan(self, query.shape, keys, visibility, biased=attention_bias is not None).path == "tiles"
 
     def _cheapest_blocks(self, length, keys, start, causal):
         """Returns the `blocks`, or a single block if it is known to have no more pairs than they."""
@@ -106,48 +108,48 @@ class BlockedAttention(MultiHeadAttention):
             return QueryBlocks.whole(length, keys, start)
         return blocks
 
-    def _visible_in_blocks(self, blocks, visible, batch):
+    def _visibility_in_blocks(self, blocks, visibility, batch):
         """Returns the visibility within the blocks, whose batch axis is B · C."""
         keys = ops.arange(blocks.window, dtype="int32")
         positions = blocks.key_positions()
-        key_mask = ops.logical_and(positions >= 0, positions < axis_size(visible.key_positions, 0))[None]
-        if visible.key_mask is not None:
-            key_mask = ops.logical_and(key_mask, ops.squeeze(blocks.cut_keys(visible.key_mask[:, :, None]), -1))
-        query_mask = visible.query_mask
+        key_mask = ops.logical_and(positions >= 0, positions < axis_size(visibility.key_positions, 0))[None]
+        if visibility.key_mask is not None:
+            key_mask = ops.logical_and(key_mask, ops.squeeze(blocks.cut_keys(visibility.key_mask[:, :, None]), -1))
+        query_mask = visibility.query_mask
         if query_mask is not None:
             query_mask = _merge_batch(ops.squeeze(blocks.cut_rows(query_mask[:, :, None]), -1), batch)
         pair_mask = self.sees(blocks.row_positions[:, None], keys)[None, None]
-        if visible.pair_mask is not None:
-            pair_mask = ops.logical_and(pair_mask, _fold(blocks.cut_pairs(visible.pair_mask), batch))
-        if visible.rule is not None:
-            pair_mask = ops.logical_and(pair_mask, _visible_by_rule(blocks, visible, batch))
+        if visibility.pair_mask is not None:
+            pair_mask = ops.logical_and(pair_mask, _fold(blocks.cut_pairs(visibility.pair_mask), batch))
+        if visibility.rule is not None:
+            pair_mask = ops.logical_and(pair_mask, _rule_mask_in_blocks(blocks, visibility, batch))
         return Visibility(
             query_places=blocks.row_positions,
             key_places=keys,
             query_mask=query_mask,
             key_mask=_merge_batch(key_mask, batch),
             pair_mask=pair_mask,
-            causal=visible.causal,
+            causal=visibility.causal,
             heads=True,
             blocks=blocks.count,
         )
 
 
-def _visible_by_rule(blocks, visible, batch):
+def _rule_mask_in_blocks(blocks, visibility, batch):
     """Returns which pairs of the blocks the option `visibility` allows, boolean [B · C, N or 1, R, K]."""
     rows, columns = (
-        {name: tensor[..., None] for name, tensor in vectors().items() if name in visible.inputs}
-        for vectors in (visible.query_vectors, visible.key_vectors)
+        {name: tensor[..., None] for name, tensor in vectors().items() if name in visibility.inputs}
+        for vectors in (visibility.query_vectors, visibility.key_vectors)
     )
     cut = {name: blocks.cut_rows(tensor) for name, tensor in rows.items()}
     cut |= {name: blocks.cut_keys(tensor) for name, tensor in columns.items()}
     inputs = {name: _merge_batch(ops.squeeze(tensor, -1), batch) for name, tensor in cut.items()}
-    for name, tensor in visible.inputs.items():
+    for name, tensor in visibility.inputs.items():
         if name not in cut:  # an integer for each sequence
             inputs[name] = _merge_batch(ops.broadcast_to(tensor[:, None], (ops.shape(tensor)[0], blocks.count)), batch)
     sequences = ops.broadcast_to(ops.arange(batch, dtype="int32")[:, None], (batch, blocks.count))
     positions = blocks.first_keys()[:, None] + blocks.row_positions, blocks.key_positions()
-    return visible.seen_by_rule(
+    return visibility.seen_by_rule(
         _merge_batch(sequences, batch), *(_merge_batch(tensor[None], batch) for tensor in positions), inputs
     )
 

@@ -99,14 +99,14 @@ class DeltaRuleAttention(StateAttention):
         return heads * ops.rsqrt(ops.mean(ops.square(heads), axis=-1, keepdims=True) + self.epsilon)
 
     @computes("tril(query keyᵀ) (I + A)⁻¹ diag(β) / √H")
-    def compare(self, query, key, visible):
+    def compare(self, query, key, visibility):
         key, betas = split_at(key, self.key_dim)
         products = ops.matmul(query, ops.swapaxes(key, -1, -2))
-        is_earlier = visible.key_positions <= visible.query_positions[:, None]  # [T, S]
+        is_earlier = visibility.key_positions <= visibility.query_positions[:, None]  # [T, S]
         products = ops.where(is_earlier, products, ops.zeros_like(products))
         return ops.matmul(products, inverse_of_corrections(key, betas)) * ops.swapaxes(betas, -1, -2)
 
-    def run(self, query, key, value, visible, start, before):
+    def run(self, query, key, value, visibility, start, before):
         key, betas = split_at(key, self.key_dim)
         values = new_values(key, value, betas, before, CHUNK_SIZE)
         return attend_by_state(query, key, values, ops.zeros_like(betas), start, before, CHUNK_SIZE)

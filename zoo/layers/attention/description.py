@@ -66,37 +66,37 @@ class AttentionDescription(KeepsQuantization):
         """
         return {"key": value if key is None else key, "value": value}
 
-    def compare(self, query, key, visible):
+    def compare(self, query, key, visibility):
         """Returns scores [B, T, S] or [B, N, T, S] of projected queries and keys.
 
         Args:
             query: From `project_query`.
             key: From `project_memory`.
-            visible: The `Visibility`, which contains masks and positions.
+            visibility: The `Visibility`, which contains masks and positions.
         """
         raise NotImplementedError(f"{type(self).__name__} must override `compare`.")
 
     @computes("softmax(scores)")
     @promises(IN_KERNEL, PAIRWISE, PLAIN)
-    def normalize(self, scores, query, visible):
+    def normalize(self, scores, query, visibility):
         """Returns the attention weights, in the shape of the scores.
 
         Args:
             scores: From `compare`, plus the bias.
             query: From `project_query`.
-            visible: The `Visibility`.
+            visibility: The `Visibility`.
         """
-        return self.normalization.normalize(scores, visible.mask())
+        return self.normalization.normalize(scores, visibility.mask())
 
     @computes("weights · value")
     @promises(IN_KERNEL, PAIRWISE, PLAIN)
-    def weighted_sum(self, weights, value, visible):
+    def weighted_sum(self, weights, value, visibility):
         """Returns the sum of the values, [B, T, Dv] or [B, N, T, H].
 
         Args:
             weights: After dropout.
             value: From `project_memory`.
-            visible: The `Visibility`.
+            visibility: The `Visibility`.
         """
         return ops.matmul(weights, value)
 
@@ -199,21 +199,21 @@ class AttentionDescription(KeepsQuantization):
         return False
 
     @promises(IN_KERNEL, PAIRWISE, PLAIN)
-    def attend_rows(self, query, memory, visible, bias=None, seed=None):
+    def attend_rows(self, query, memory, visibility, bias=None, seed=None):
         """Returns a dict of `output`, `weights` and `seen` for some of the queries.
 
         For the arguments see `attend`; `seed` is that of the dropout, or `None` if dropout is not active.
         """
-        scores = self.compare(query, memory["key"], visible)
-        if visible.rule is not None:
-            visible = visible.chosen_by(scores)
+        scores = self.compare(query, memory["key"], visibility)
+        if visibility.rule is not None:
+            visibility = visibility.chosen_by(scores)
         if bias is not None:
             scores = ops.cast(scores, backend.result_type(scores.dtype, bias.dtype)) + bias
-        weights = ops.cast(self.normalize(scores, query, visible), self.compute_dtype)
+        weights = ops.cast(self.normalize(scores, query, visibility), self.compute_dtype)
         dropped = weights if seed is None else drop_weights(weights, self.dropout, seed)
-        output = self.weighted_sum(dropped, memory["value"], visible)
-        return {"output": output, "weights": weights, "seen": visible.seen()}
+        output = self.weighted_sum(dropped, memory["value"], visibility)
+        return {"output": output, "weights": weights, "seen": visibility.seen()}
 
-    def fused_output(self, query, memory, visible, bias):
+    def fused_output(self, query, memory, visibility, bias):
         """Returns the weighted sum of the values, computed by the backend's kernel; for the arguments see `attend`."""
         raise NotImplementedError(f"{type(self).__name__} has no fused kernel.")

@@ -103,27 +103,27 @@ class DifferentialAttention(MultiHeadAttention):
         key = self._project_pairs(self.key_dense, self.key_norm, value if key is None else key, start_index, rotate)
         return {"key": key, "value": project_heads(self.value_dense, value, self.value_dim)}
 
-    def attend_rows(self, query, memory, visible, bias=None, seed=None):
+    def attend_rows(self, query, memory, visibility, bias=None, seed=None):
         queries, keys = (ops.split(pairs, 2, axis=-1) for pairs in (query, memory["key"]))
         first, second = (
-            self.weigh(query, self.score.project_key(key), visible, bias)
+            self.weigh(query, self.score.project_key(key), visibility, bias)
             for query, key in zip(queries, keys, strict=True)
         )
         weights = self.subtract(first, second)
         dropped = drop_weights(weights, self.dropout, seed)
-        output = self.weighted_sum(dropped, memory["value"], visible)
-        return {"output": output, "weights": weights, "seen": visible.seen()}
+        output = self.weighted_sum(dropped, memory["value"], visibility)
+        return {"output": output, "weights": weights, "seen": visibility.seen()}
 
     @computes("weights_1 − λ weights_2")
     def subtract(self, first, second):
         """Returns the weights of a head, from the softmaxes of both its parts."""
         return ops.cast(first - second * ops.cast(self.subtracted_part(), first.dtype), self.compute_dtype)
 
-    def weigh(self, query, key, visible, bias):
+    def weigh(self, query, key, visibility, bias):
         """Returns the weights of one of the two parts of each head, in float32 or wider."""
-        scores = self.compare(query, key, visible)
+        scores = self.compare(query, key, visibility)
         scores = ops.cast(scores, backend.result_type(scores.dtype, "float32"))
-        return self.normalize(scores if bias is None else scores + bias, query, visible)
+        return self.normalize(scores if bias is None else scores + bias, query, visibility)
 
     def can_fuse(self, masked, biased):
         return False

@@ -104,15 +104,15 @@ class GatedLinearAttention(StateAttention):
         return {**memory, "key": ops.concatenate([keys, log_decays], axis=-1)}
 
     @computes("Σ_h query_h key_h α_h … α_h / √H")
-    def compare(self, query, key, visible):
+    def compare(self, query, key, visibility):
         key, log_decays = ops.split(key, 2, axis=-1)
         total = ops.cumsum(log_decays, axis=-2)  # up to each key
         # There is no decay before the first key and after the last one.
-        indices = ops.clip(visible.query_positions + 1, 0, ops.shape(key)[-2])
+        indices = ops.clip(visibility.query_positions + 1, 0, ops.shape(key)[-2])
         query_total = take(ops.pad(total, ((0, 0), (0, 0), (1, 0), (0, 0))), indices, axis=-2)
         between = ops.minimum(query_total[..., :, None, :] - total[..., None, :, :], 0.0)  # [B, N, T, S, H]
         return ops.sum(query[..., :, None, :] * key[..., None, :, :] * ops.exp(between), axis=-1)
 
-    def run(self, query, key, value, visible, start, before):
+    def run(self, query, key, value, visibility, start, before):
         key, log_decays = ops.split(key, 2, axis=-1)
         return attend_by_state(query, key, value, log_decays, start, before, CHUNK_SIZE)

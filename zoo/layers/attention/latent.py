@@ -156,12 +156,12 @@ class MultiHeadLatentAttention(SharedMemoryAttention):
         latent = _normalize(self.memory_norm, apply_positionwise(self.latent_dense, value))
         return {"key": self.positions.rotate_key(rotary, start_index), "value": split_heads(latent, self.latent_dim)}
 
-    def attend(self, query, memory, visible, *arguments):
+    def attend(self, query, memory, visibility, *arguments):
         if not self._compares_latent(query, memory):
-            return super().attend(query, self._expand(memory), visible, *arguments)
+            return super().attend(query, self._expand(memory), visibility, *arguments)
         key = ops.concatenate([memory["value"], memory["key"]], axis=-1)
         latent_memory = {"key": key, "value": memory["value"]}
-        results = super().attend(self._latent_query(query), latent_memory, visible, *arguments)
+        results = super().attend(self._latent_query(query), latent_memory, visibility, *arguments)
         output = ops.einsum("bntc,cnv->bntv", results["output"], self._kernel_per_head(self.value_dense))
         return {**results, "output": output}
 

@@ -102,43 +102,43 @@ class LinearAttention(LinearTimeAttention):
         query, key = self.widen(query, memory["key"])
         return self.query_features(query), {"key": self.key_features(key), "value": memory["value"]}
 
-    def attend(self, query, memory, visible, attention_bias, return_attention_scores, training):
+    def attend(self, query, memory, visibility, attention_bias, return_attention_scores, training):
         if has_zero((*query.shape[:-1], memory["value"].shape[-2])):
-            return super().attend(query, memory, visible, attention_bias, return_attention_scores, training)
+            return super().attend(query, memory, visibility, attention_bias, return_attention_scores, training)
         query, memory = self._features(query, memory)
         is_quadratic = self.implementation in ("dense", "blockwise") or not self.has_linear_path()
-        if is_quadratic or visible.pair_mask is not None or attention_bias is not None:
-            return super().attend(query, memory, visible, attention_bias, return_attention_scores, training)
+        if is_quadratic or visibility.pair_mask is not None or attention_bias is not None:
+            return super().attend(query, memory, visibility, attention_bias, return_attention_scores, training)
         record(Execution("sums", "sums over the keys serve all queries, at a cost of T + S"))
-        results, _ = self._attend_to_sums(query, memory, visible)
+        results, _ = self._attend_to_sums(query, memory, visibility)
         if return_attention_scores:
-            results["weights"] = super().attend(query, memory, visible, None, True, False)["weights"]
+            results["weights"] = super().attend(query, memory, visibility, None, True, False)["weights"]
         return results
 
     @computes("log(φ(query) · φ(key))")
-    def compare(self, query, key, visible):
+    def compare(self, query, key, visibility):
         # The softmax of logarithms divides each product by their sum.
         return ops.log(ops.matmul(query, ops.swapaxes(key, -1, -2)))
 
     @computes("φ(query) · φ(key) / Σ φ(query) · φ(key)")
-    def normalize(self, scores, query, visible):
-        return ops.cast(super().normalize(scores, query, visible), self.compute_dtype)
+    def normalize(self, scores, query, visibility):
+        return ops.cast(super().normalize(scores, query, visibility), self.compute_dtype)
 
-    def attend_linearly(self, query, memory, visible, start, previous=None):
-        return self._attend_to_sums(*self._features(query, memory), visible, previous)
+    def attend_linearly(self, query, memory, visibility, start, previous=None):
+        return self._attend_to_sums(*self._features(query, memory), visibility, previous)
 
-    def _attend_to_sums(self, query, memory, visible, previous=None):
+    def _attend_to_sums(self, query, memory, visibility, previous=None):
         """Returns the results of `attend_linearly` from the features of queries [B, N, T, M] and keys [B, N, S, M]."""
-        key = zero_masked_keys(memory["key"], visible)
+        key = zero_masked_keys(memory["key"], visibility)
         (value,) = self.widen(memory["value"])
         value = ops.concatenate([value, ops.ones_like(value[..., :1])], axis=-1)  # the last sum is the denominator
-        if visible.causal:
+        if visibility.causal:
             previous_sums = None if previous is None else previous["sums"]
-            products, sums = _causal_sums(query, key, value, ops.sum(visible.query_positions[:1]), previous_sums)
+            products, sums = _causal_sums(query, key, value, ops.sum(visibility.query_positions[:1]), previous_sums)
         else:
             sums = ops.matmul(ops.swapaxes(key, -1, -2), value)
             products = ops.matmul(query, sums)
-        any_visible, any_key = any_visible_key(visible, previous)
+        any_visible, any_key = any_visible_key(visibility, previous)
         numerator, denominator = split_at(products, self.value_dim)
         if any_visible is not None:
             denominator = ops.where(any_visible, denominator, ops.ones_like(denominator))

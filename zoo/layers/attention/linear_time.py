@@ -65,13 +65,13 @@ class LinearTimeAttention(WideState, MultiHeadAttention):
         """Shape of the state of a head."""
         raise NotImplementedError(f"{type(self).__name__} must override `state_shape`.")
 
-    def attend_linearly(self, query, memory, visible, start, previous=None):
+    def attend_linearly(self, query, memory, visibility, start, previous=None):
         """Returns the dict of `attend`, and the state after all keys.
 
         Args:
             query: From `project_query`.
             memory: From `project_memory`.
-            visible: The `Visibility`, which has no `pair_mask`.
+            visibility: The `Visibility`, which has no `pair_mask`.
             start: Position of the first query.
             previous: State before the first key, or `None` if there are no earlier keys.
 
@@ -115,13 +115,13 @@ class LinearTimeAttention(WideState, MultiHeadAttention):
         start = value_of(caches.first_query_position(0, lengths[1], lengths[0]))  # among the new keys
         # Masks of values cover the capacity of the cache, but only their part for the new positions is read.
         value_mask = masks.slice_mask(masks.combined_value_mask(value_mask, key_mask, None), index, lengths[1])
-        visible = build_visibility(lengths, start, query_mask, key_mask=value_mask, causal=True, heads=True)
-        value, key = masks.zero_masked(value, visible.key_mask), masks.zero_masked(key, visible.key_mask)
+        visibility = build_visibility(lengths, start, query_mask, key_mask=value_mask, causal=True, heads=True)
+        value, key = masks.zero_masked(value, visibility.key_mask), masks.zero_masked(key, visibility.key_mask)
         memory = self.project_memory(value, key, index)
-        inputs = masks.zero_masked(query, visible.query_mask)
+        inputs = masks.zero_masked(query, visibility.query_mask)
         query = self.project_query(inputs, index + start)
         previous = {self.state_name: self.from_stored(cache[self.state_name]), "seen": cache["seen"]}
-        results, state = self.attend_linearly(query, memory, visible, start, previous)
+        results, state = self.attend_linearly(query, memory, visibility, start, previous)
         output = self._zero_empty_rows(self.finish(results["output"], inputs), results["seen"])
         stored = self.to_stored(state[self.state_name])
         return output, {self.state_name: stored, "seen": state["seen"], "index": index + lengths[1]}
@@ -147,27 +147,27 @@ class LinearTimeAttention(WideState, MultiHeadAttention):
         return config
 
 
-def zero_masked_keys(key, visible):
+def zero_masked_keys(key, visibility):
     """Returns keys [B, N, S, ...] with zeros where they are masked."""
-    if visible.key_mask is None:
+    if visibility.key_mask is None:
         return key
-    return ops.where(visible.key_mask[:, None, :, None], key, ops.zeros_like(key))
+    return ops.where(visibility.key_mask[:, None, :, None], key, ops.zeros_like(key))
 
 
-def any_visible_key(visible, previous):
+def any_visible_key(visibility, previous):
     """Returns whether each query attends to any key, [B, 1, T, 1], and whether any key is unmasked, [B].
 
     Both are `None` if nothing can be masked. `previous` is the state before the first key, or `None`.
     """
-    if not visible.may_hide_all:
+    if not visibility.may_hide_all:
         return None, None
-    positions, mask = visible.key_positions[None], visible.key_mask
+    positions, mask = visibility.key_positions[None], visibility.key_mask
     positions = positions if mask is None else ops.where(mask, positions, _NEVER)
     first = ops.min(positions, axis=1, initial=_NEVER)  # [B or 1]
     if previous is not None:
         first = ops.where(previous["seen"], -1, first)
-    last = visible.query_positions if visible.causal else ops.full_like(visible.query_positions, _NEVER - 1)
+    last = visibility.query_positions if visibility.causal else ops.full_like(visibility.query_positions, _NEVER - 1)
     any_visible = first[:, None] <= last  # [B or 1, T]
-    if visible.query_mask is not None:
-        any_visible = ops.logical_and(any_visible, visible.query_mask)
+    if visibility.query_mask is not None:
+        any_visible = ops.logical_and(any_visible, visibility.query_mask)
     return any_visible[:, None, :, None], first < _NEVER

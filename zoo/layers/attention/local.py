@@ -90,22 +90,22 @@ class LocalAttention(Attention):
             )
         return super().step(query, value, key, cache, value_mask=value_mask, key_mask=key_mask, **options)
 
-    def _centres(self, query, visible):
+    def _centres(self, query, visibility):
         """Returns the centre of each query's window, [T, 1] or [B, T, 1]."""
         if self.alignment == "monotonic":
-            return ops.cast(visible.query_positions[:, None], "float32")
+            return ops.cast(visibility.query_positions[:, None], "float32")
         hidden = apply_positionwise(self.hidden_dense, query)
         logits = ops.cast(apply_positionwise(self.place_dense, hidden), "float32")
-        if visible.key_mask is None:
-            length = ops.cast(ops.shape(visible.key_positions)[0], "float32")
+        if visibility.key_mask is None:
+            length = ops.cast(ops.shape(visibility.key_positions)[0], "float32")
         else:
-            length = ops.sum(ops.cast(visible.key_mask, "float32"), axis=1)[:, None, None]
+            length = ops.sum(ops.cast(visibility.key_mask, "float32"), axis=1)[:, None, None]
         return length * ops.sigmoid(logits)
 
     @computes("softmax(scores), inside the window")
-    def normalize(self, scores, query, visible):
-        distances = self._centres(query, visible) - ops.cast(visible.key_positions, "float32")  # [(B,) T, S]
-        mask, inside = visible.mask(), ops.abs(distances) <= self.window
+    def normalize(self, scores, query, visibility):
+        distances = self._centres(query, visibility) - ops.cast(visibility.key_positions, "float32")  # [(B,) T, S]
+        mask, inside = visibility.mask(), ops.abs(distances) <= self.window
         weights = masked_softmax(scores, inside if mask is None else ops.logical_and(mask, inside))
         if self.alignment == "monotonic":
             return weights

@@ -111,33 +111,33 @@ class MonotonicAttention(Attention):
         weights = ops.cast(ops.equal(ops.arange(length, dtype="int32"), 0), self.compute_dtype)
         return ops.broadcast_to(weights[None], (batch_size, length))
 
-    def attend(self, query, memory, visible, attention_bias, return_attention_scores, training):
+    def attend(self, query, memory, visibility, attention_bias, return_attention_scores, training):
         if "previous" not in memory:
             previous = self.initial_weights(ops.shape(query)[0], ops.shape(memory["value"])[1])
             memory = self.with_noise_seed({**memory, "previous": previous}, training)
-        fields = {field.name: getattr(visible, field.name) for field in dataclasses.fields(Visibility)}
-        visible = _MonotonicVisibility(
+        fields = {field.name: getattr(visibility, field.name) for field in dataclasses.fields(Visibility)}
+        visibility = _MonotonicVisibility(
             **fields, previous=memory["previous"], seed=memory.get("seed"), hard=self.hard and not training
         )
         memory = {name: memory[name] for name in ("key", "value")}
-        return super().attend(query, memory, visible, attention_bias, return_attention_scores, training)
+        return super().attend(query, memory, visibility, attention_bias, return_attention_scores, training)
 
     @property
     def needs_query_position(self):
         return self.noise > 0  # the noise differs between positions
 
-    def normalize(self, scores, query, visible):
+    def normalize(self, scores, query, visibility):
         scores = ops.cast(scores, "float32") + ops.cast(self.offset, "float32")
-        if visible.seed is not None:
-            seed = seeds_of_parts(visible.seed, visible.query_positions[0])
+        if visibility.seed is not None:
+            seed = seeds_of_parts(visibility.seed, visibility.query_positions[0])
             scores = scores + self.noise * keras.random.normal(ops.shape(scores), seed=FixedSeed(seed))
-        mask = visible.mask()
+        mask = visibility.mask()
         if mask is not None:
             scores = ops.where(mask, scores, LOWEST_SCORE)
-        previous = ops.cast(visible.previous, "float32")
+        previous = ops.cast(visibility.previous, "float32")
         if has_zero(scores.shape):
             return ops.zeros_like(scores)
-        step = _hard_weights if visible.hard else _expected_weights
+        step = _hard_weights if visibility.hard else _expected_weights
         if scores.shape[1] == 1:
             return step(previous[:, None], scores)
         return self._step_by_step(step, previous, scores)

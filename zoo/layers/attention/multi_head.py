@@ -340,11 +340,11 @@ class MultiHeadAttention(BaseAttention):
         return self.positions is not None and self.positions.acts_on_scores
 
     @promises(IN_KERNEL, PAIRWISE, PLAIN)
-    def compare(self, query, key, visible):
+    def compare(self, query, key, visibility):
         scores = self.compare_heads(self.score.project_query(query), key)
         if not self._positions_act_on_scores():
             return self.cap_scores(scores)
-        pairs = visible.query_positions, visible.key_positions
+        pairs = visibility.query_positions, visibility.key_positions
         scores = self.cap_scores(_add_term(scores, self.positions.scores(query, *pairs)))
         return _add_term(scores, self.positions.bias(*pairs))
 
@@ -364,10 +364,10 @@ class MultiHeadAttention(BaseAttention):
 
     @computes("weights · value")
     @promises(IN_KERNEL, PAIRWISE, PLAIN)
-    def weighted_sum(self, weights, value, visible):
+    def weighted_sum(self, weights, value, visibility):
         output = self.sum_heads(weights, value)
         if self._positions_act_on_scores():
-            term = self.positions.values(weights, visible.query_positions, visible.key_positions)
+            term = self.positions.values(weights, visibility.query_positions, visibility.key_positions)
             output = output if term is None else output + ops.cast(term, output.dtype)
         return output
 
@@ -399,13 +399,13 @@ class MultiHeadAttention(BaseAttention):
         is_plain = self.has_softmax and self.logit_softcap is None and not self._positions_act_on_scores()
         return is_product and is_plain and fits
 
-    def fused_output(self, query, memory, visible, bias):
+    def fused_output(self, query, memory, visibility, bias):
         # `project_query` scales the query, before the product, so that float16 scores stay in range.
         bias = None if bias is None else rank_4(ops.cast(bias, self.compute_dtype))
         query, (key, value) = self.score.project_query(query), self.repeat_memory(memory)
-        if visible.is_plainly_causal:  # the kernel skips half of the work
+        if visibility.is_plainly_causal:  # the kernel skips half of the work
             return fused_attention(query, key, value, None, bias, is_causal=True)
-        return fused_attention(query, key, value, visible.mask(), bias)
+        return fused_attention(query, key, value, visibility.mask(), bias)
 
     def repeat_memory(self, memory):
         """Returns the keys and values of a memory with N heads each."""

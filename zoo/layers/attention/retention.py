@@ -81,15 +81,15 @@ class MultiScaleRetention(StateAttention):
         return ops.reshape(ops.convert_to_tensor(logarithms, dtype=self.wide_dtype), (self.num_heads, 1, 1))
 
     @computes("γ^(t − s) query · key / √H")
-    def compare(self, query, key, visible):
-        steps = visible.query_positions[:, None] - visible.key_positions  # [T, S]
+    def compare(self, query, key, visibility):
+        steps = visibility.query_positions[:, None] - visibility.key_positions  # [T, S]
         decays = ops.exp(self._log_decays() * ops.cast(ops.maximum(steps, 0), self.wide_dtype))
         return ops.matmul(query, ops.swapaxes(key, -1, -2)) * decays
 
-    def run(self, query, key, value, visible, start, before):
+    def run(self, query, key, value, visibility, start, before):
         decays = self._log_decays()
         # For queries after the last key the state decays further.
-        steps = ops.maximum(visible.query_positions - (ops.shape(key)[-2] - 1), 0)[:, None]
+        steps = ops.maximum(visibility.query_positions - (ops.shape(key)[-2] - 1), 0)[:, None]
         query = query * ops.exp(decays * ops.cast(steps, self.wide_dtype))
         log_decay = ops.zeros_like(key[:1, :1, :, :1]) + decays  # [1, N, S, 1]
         return attend_by_state(query, key, value, log_decay, start, before, CHUNK_SIZE)

@@ -68,7 +68,7 @@ class Attention(BaseAttention):
         return {"key": self.score.project_key(value if key is None else key), "value": value}
 
     @promises(PAIRWISE, PLAIN)
-    def compare(self, query, key, visible):
+    def compare(self, query, key, visibility):
         return self.score.compare(self.score.project_query(query), key)
 
     def compare_layers(self):

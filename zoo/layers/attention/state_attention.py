@@ -52,14 +52,14 @@ class StateAttention(LinearTimeAttention):
     def state_shape(self):
         return self.key_dim, self.value_dim
 
-    def run(self, query, key, value, visible, start, before):
+    def run(self, query, key, value, visibility, start, before):
         """Returns the heads [B, N, T, V] before their norm, and the state after all keys, [B, N, H, V].
 
         Args:
             query: From `project_query`, divided by √H; in `wide_dtype`, like key and value.
             key: From `project_memory`, zero where masked.
             value: From `project_memory`.
-            visible: The `Visibility`.
+            visibility: The `Visibility`.
             start: Position of the first query, an integer or a scalar tensor.
             before: State before the first key, [B, N, H, V], or `None` for zeros.
         """
@@ -71,57 +71,57 @@ class StateAttention(LinearTimeAttention):
         return centred * ops.rsqrt(ops.mean(ops.square(centred), axis=-1, keepdims=True) + self.epsilon)
 
     @computes("scores where the mask allows")
-    def normalize(self, scores, query, visible):
-        mask = visible.mask()
+    def normalize(self, scores, query, visibility):
+        mask = visibility.mask()
         return scores if mask is None else ops.where(mask, scores, ops.zeros_like(scores))
 
-    def attend_rows(self, query, memory, visible, bias=None, seed=None):
+    def attend_rows(self, query, memory, visibility, bias=None, seed=None):
         query, key, value = self.widen(query, memory["key"], memory["value"])
-        key = zero_masked_keys(key, visible)
-        weights = self.normalize(self.compare(query * self.key_dim**-0.5, key, visible), query, visible)
-        output = self.weighted_sum(weights, value, visible)
+        key = zero_masked_keys(key, visibility)
+        weights = self.normalize(self.compare(query * self.key_dim**-0.5, key, visibility), query, visibility)
+        output = self.weighted_sum(weights, value, visibility)
         return {
             "output": ops.cast(self.normalize_heads(output), self.compute_dtype),
             "weights": ops.cast(weights, self.compute_dtype),
-            "seen": visible.seen(),
+            "seen": visibility.seen(),
         }
 
     def _attend_and_project(
-        self, query, memory, visible, start_index, attention_bias, return_attention_scores, training
+        self, query, memory, visibility, start_index, attention_bias, return_attention_scores, training
     ):
         if attention_bias is not None:
             raise ValueError(f"{type(self).__name__} takes no `attention_bias`: it has no softmax.")
-        if visible.pair_mask is not None and not self.supports_pair_masks:
+        if visibility.pair_mask is not None and not self.supports_pair_masks:
             raise ValueError(
                 f"{type(self).__name__} takes no `attention_mask`: a key changes the state for all later queries. Use "
                 "`value_mask`, which masks it for all queries."
             )
-        visible = dataclasses.replace(visible, causal=True)
+        visibility = dataclasses.replace(visibility, causal=True)
         inputs, query = query, self.project_query(query, self._input_start(start_index))
-        if self._is_quadratic(query, memory, visible):
-            results = self.attend(query, memory, visible, None, return_attention_scores, False)
+        if self._is_quadratic(query, memory, visibility):
+            results = self.attend(query, memory, visibility, None, return_attention_scores, False)
         else:
             record(Execution("sums", "a state of each head serves all queries, at a cost of T + S"))
-            results, _ = self.attend_linearly(query, memory, visible, value_of(start_index))
+            results, _ = self.attend_linearly(query, memory, visibility, value_of(start_index))
             if return_attention_scores:
-                results["weights"] = weights_alone(self, query, memory, visible, None)
+                results["weights"] = weights_alone(self, query, memory, visibility, None)
         output = self._zero_empty_rows(self.finish(results["output"], inputs), results.get("seen"))
         return (output, results["weights"]) if return_attention_scores else (output,)
 
-    def _is_quadratic(self, query, memory, visible):
+    def _is_quadratic(self, query, memory, visibility):
         sizes = (*ops.shape(query), ops.shape(memory["value"])[-2])
         explicit = self.implementation in ("dense", "blockwise") or not self.has_linear_path()
-        return explicit or visible.pair_mask is not None or has_zero(sizes) or not has_loops(sizes)
+        return explicit or visibility.pair_mask is not None or has_zero(sizes) or not has_loops(sizes)
 
-    def attend_linearly(self, query, memory, visible, start, previous=None):
+    def attend_linearly(self, query, memory, visibility, start, previous=None):
         query, key, value = self.widen(query, memory["key"], memory["value"])
         state = None if previous is None else previous["state"]
         query = query * self.key_dim**-0.5
         if previous is not None and has_zero((ops.shape(key)[-2],)):  # a step of no positions
             heads = ops.matmul(query, state)
         else:
-            heads, state = self.run(query, zero_masked_keys(key, visible), value, visible, start, state)
-        any_visible, any_key = any_visible_key(visible, previous)
+            heads, state = self.run(query, zero_masked_keys(key, visibility), value, visibility, start, state)
+        any_visible, any_key = any_visible_key(visibility, previous)
         results = {"output": ops.cast(self.normalize_heads(heads), self.compute_dtype)}
         if any_visible is not None:
             results["seen"] = any_visible

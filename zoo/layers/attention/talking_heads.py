@@ -47,12 +47,12 @@ class TalkingHeadsAttention(MultiHeadAttention):
         self.score_mixing = self.add_weight(name="score_mixing", shape=shape, initializer="identity")
         self.weight_mixing = self.add_weight(name="weight_mixing", shape=shape, initializer="identity")
 
-    def compare(self, query, key, visible):
-        return _mix(self.score_mixing, super().compare(query, key, visible))
+    def compare(self, query, key, visibility):
+        return _mix(self.score_mixing, super().compare(query, key, visibility))
 
     @computes("P_w weights · value")
-    def weighted_sum(self, weights, value, visible):
-        return super().weighted_sum(_mix(self.weight_mixing, weights), value, visible)
+    def weighted_sum(self, weights, value, visibility):
+        return super().weighted_sum(_mix(self.weight_mixing, weights), value, visibility)
 
 
 def _mix(matrix, heads):

@@ -149,8 +149,8 @@ def test_a_step_looks_at_a_window_of_the_cache(make):
 
     @tf.function(autograph=False)
     def step(query, value, key, index):
-        visible = layers.visibility.visibility.build_visibility((1, 1000), index, causal=True, heads=True)
-        return layer.attend(query, {"key": key, "value": value}, visible, None, False, False)["output"]
+        visibility = layers.visibility.visibility.build_visibility((1, 1000), index, causal=True, heads=True)
+        return layer.attend(query, {"key": key, "value": value}, visibility, None, False, False)["output"]
 
     function = step.get_concrete_function(
         tf.TensorSpec((B, N, 1, H)), cache["value"], cache["key"], tf.TensorSpec((), tf.int32)

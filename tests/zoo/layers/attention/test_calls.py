@@ -88,8 +88,8 @@ def test_a_score_in_another_precision_leaves_the_results_in_that_of_the_layer():
 class _Doubled(layers.MultiHeadAttention):
     """A user's attention with a step of its own."""
 
-    def compare(self, query, key, visible):
-        return 2 * super().compare(query, key, visible)
+    def compare(self, query, key, visibility):
+        return 2 * super().compare(query, key, visibility)
 
 
 def test_the_fused_kernel_leaves_alone_what_a_subclass_computes_otherwise():

@@ -119,8 +119,8 @@ def test_causal_mask_by_hand():
 
 
 def test_nothing_to_mask_is_no_mask():
-    visible = build_visibility((3, 5), 2)
-    assert visible.mask() is None and not visible.hides
+    visibility = build_visibility((3, 5), 2)
+    assert visibility.mask() is None and not visibility.hides
 
 
 @with_each(ATTENTION_CASES, {case.covers for case in ATTENTION_CASES} - ALIKE)

@@ -226,8 +226,8 @@ def test_what_a_subclass_overrides_wins_over_states(kind):
 
 def test_a_state_of_ones_own_wins_over_weights_above_it():
     class Newest(layers.MultiScaleRetention):
-        def run(self, query, key, value, visible, start, before):
-            heads, state = super().run(query, key, value, visible, start, before)
+        def run(self, query, key, value, visibility, start, before):
+            heads, state = super().run(query, key, value, visibility, start, before)
             return -heads, state
 
     inputs, layer, other = random_array((B, 7, D), 1), Newest(N, 6), layers.MultiScaleRetention(N, 6)

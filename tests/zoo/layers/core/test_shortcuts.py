@@ -43,12 +43,12 @@ def test_inputs_of_another_size_are_one_error(make):
 class InABranch(layers.BaseAttention):
     """Reads positions and masks inside of a branch first."""
 
-    def compare(self, query, key, visible):
+    def compare(self, query, key, visibility):
         scores = ops.matmul(query, ops.swapaxes(key, -1, -2))
 
         def nearer():
-            steps = ops.abs(visible.key_positions - visible.query_positions[:, None])
-            hidden = 0.0 if visible.mask() is None else ops.cast(visible.mask(), scores.dtype)
+            steps = ops.abs(visibility.key_positions - visibility.query_positions[:, None])
+            hidden = 0.0 if visibility.mask() is None else ops.cast(visibility.mask(), scores.dtype)
             return scores - ops.cast(steps, scores.dtype) + hidden
 
         return ops.cond(ops.sum(query) > -1e9, nearer, lambda: scores)

@@ -198,11 +198,11 @@ class _TemperedAttention(layers.BaseAttention):
     def build(self, query_shape, value_shape=None, key_shape=None):
         self.temperature = self.add_weight(shape=(), initializer="ones", name="temperature")
 
-    def compare(self, query, key, visible):
+    def compare(self, query, key, visibility):
         return ops.matmul(query, ops.swapaxes(key, -1, -2))
 
-    def normalize(self, scores, query, visible):
-        return masked_softmax(scores * self.temperature, visible.mask())
+    def normalize(self, scores, query, visibility):
+        return masked_softmax(scores * self.temperature, visibility.mask())
 
 
 def _additive(**options):

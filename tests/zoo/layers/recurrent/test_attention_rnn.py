@@ -207,8 +207,8 @@ class Pointer(layers.BaseAttention):
     def build(self, query_shape, value_shape=None):
         """Has no weights."""
 
-    def compare(self, query, key, visible):
-        distance = ops.abs(visible.key_positions - visible.query_positions[:, None])
+    def compare(self, query, key, visibility):
+        distance = ops.abs(visibility.key_positions - visibility.query_positions[:, None])
         scores = -1e4 * ops.cast(distance, query.dtype)
         return ops.broadcast_to(scores, (ops.shape(query)[0], *ops.shape(scores)))
 
