@@ -194,7 +194,7 @@ def _rule_picture(subject: type) -> tuple[str, str]:
     }
     zero = ops.zeros((1, 1, 1, 1), dtype="int32")
     pairs = Pairs(zero, zero, ops.reshape(places, (1, 1, -1, 1)), ops.reshape(places, (1, 1, 1, -1)), inputs)
-    seen = np.broadcast_to(ops.convert_to_numpy(rule.sees(pairs)), (1, 1, LENGTH, LENGTH))[0, 0].astype("float32")
+    seen = np.broadcast_to(ops.convert_to_numpy(rule.allows(pairs)), (1, 1, LENGTH, LENGTH))[0, 0].astype("float32")
     text = f"`{rule!r}`"
     text += "".join(f", {condition}" for name, condition in MASK_INPUTS.items() if name in rule.needs)
     pictures = [("each query attends to these keys", seen)]

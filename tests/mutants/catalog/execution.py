@@ -27,15 +27,15 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "tiles that hold nothing visible are computed as well",
         "zoo/layers/execution/tiles.py",
-        "any_visible = ops.logical_and(any_visible, ops.any(self._by_batch(rule.may_see(blocks)), axis=0))",
-        "any_visible = ops.logical_or(any_visible, ops.any(self._by_batch(rule.may_see(blocks)), axis=0))",
+        "any_visible = ops.logical_and(any_visible, ops.any(self._by_batch(rule.may_allow(blocks)), axis=0))",
+        "any_visible = ops.logical_or(any_visible, ops.any(self._by_batch(rule.may_allow(blocks)), axis=0))",
         (f"{EXECUTION}/test_tiles.py::test_what_no_query_of_a_tile_sees_is_not_computed",),
     ),
     Mutant(
         "a tile that only one sequence of the batch sees is skipped",
         "zoo/layers/execution/tiles.py",
-        "ops.any(self._by_batch(rule.may_see(blocks)), axis=0)",
-        "ops.all(self._by_batch(rule.may_see(blocks)), axis=0)",
+        "ops.any(self._by_batch(rule.may_allow(blocks)), axis=0)",
+        "ops.all(self._by_batch(rule.may_allow(blocks)), axis=0)",
         IN_TILES,
     ),
     Mutant(

@@ -171,7 +171,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "blocks are chosen by the mean of hidden keys, too",
         f"{VISIBILITY}/blocks.py",
-        'values = ops.where(seen, ops.cast(ops.stop_gradient(scores), "float32"), 0.0)',
+        'values = ops.where(allowed, ops.cast(ops.stop_gradient(scores), "float32"), 0.0)',
         'values = ops.cast(ops.stop_gradient(scores), "float32")',
         ("tests/zoo/layers/test_agreement.py",),
     ),

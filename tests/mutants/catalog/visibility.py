@@ -78,8 +78,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "either rule skips what one of them skips",
         "zoo/layers/visibility/base.py",
-        "return ops.logical_or(self.first.may_see(blocks), self.second.may_see(blocks))",
-        "return ops.logical_and(self.first.may_see(blocks), self.second.may_see(blocks))",
+        "return ops.logical_or(self.first.may_allow(blocks), self.second.may_allow(blocks))",
+        "return ops.logical_and(self.first.may_allow(blocks), self.second.may_allow(blocks))",
         RULES,
     ),
     Mutant(

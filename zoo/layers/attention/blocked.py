@@ -9,11 +9,11 @@ from zoo.layers.attention.query_blocks import QueryBlocks
 from zoo.layers.core.graphs import axis_size
 from zoo.layers.core.masks import rank_4
 from zoo.layers.execution.plan import has_zero, plan
-from zoo.layers.visibility.base import Pairs, VisibilityRule
+from zoo.layers.visibility.base import FormerNames, Pairs, VisibilityRule
 from zoo.layers.visibility.visibility import Visibility
 
 
-class BlockedAttention(MultiHeadAttention):
+class BlockedAttention(FormerNames, MultiHeadAttention):
     """Base of multi-head attention in which a query attends only to keys near its own position.
 
     The results are those of `MultiHeadAttention(visibility=rule)`. Where the backend computes large attention in tiles,
@@ -22,7 +22,7 @@ class BlockedAttention(MultiHeadAttention):
     masks, biases, dropout and fused kernels then act on each block. Positions that act on scores must depend on
     distances alone, since they are computed once for all blocks.
 
-    A subclass overrides `rule` or `sees`, and `blocks`.
+    A subclass overrides `rule` or `allows`, and `blocks`.
 
     Args:
         *args: Sizes of `MultiHeadAttention`.
@@ -45,15 +45,15 @@ class BlockedAttention(MultiHeadAttention):
 
     @property
     def effective_rule(self):
-        if self.rule is None or type(self).sees is not BlockedAttention.sees:
+        if self.rule is None or type(self).allows is not BlockedAttention.allows:
             return None
         return self.rule if self.visibility is None else self.rule & self.visibility
 
-    def sees(self, query_positions, key_positions):
+    def allows(self, query_positions, key_positions):
         """Returns whether a query, at [T, 1], may attend to a key, at [S], if nothing is masked, boolean [T, S]."""
         if self.rule is None:
-            raise NotImplementedError(f"{type(self).__name__} must override `sees`.")
-        return self.rule.sees(Pairs(0, 0, query_positions, key_positions))
+            raise NotImplementedError(f"{type(self).__name__} must override `allows`.")
+        return self.rule.allows(Pairs(0, 0, query_positions, key_positions))
 
     def blocks(self, length, start, causal):
         """Returns the `QueryBlocks`, whose windows contain all keys to which their queries may attend.
@@ -84,7 +84,7 @@ class BlockedAttention(MultiHeadAttention):
         return joined
 
     def _with_rule(self, visibility):
-        """Returns the visibility with the layer's own rule, unless a subclass overrides `sees`."""
+        """Returns the visibility with the layer's own rule, unless a subclass overrides `allows`."""
         if self.effective_rule is None:
             return visibility
         return dataclasses.replace(
@@ -118,7 +118,7 @@ class BlockedAttention(MultiHeadAttention):
         query_mask = visibility.query_mask
         if query_mask is not None:
             query_mask = _merge_batch(ops.squeeze(blocks.cut_rows(query_mask[:, :, None]), -1), batch)
-        pair_mask = self.sees(blocks.row_positions[:, None], keys)[None, None]
+        pair_mask = self.allows(blocks.row_positions[:, None], keys)[None, None]
         if visibility.pair_mask is not None:
             pair_mask = ops.logical_and(pair_mask, _fold(blocks.cut_pairs(visibility.pair_mask), batch))
         if visibility.rule is not None:
@@ -149,7 +149,7 @@ def _rule_mask_in_blocks(blocks, visibility, batch):
             inputs[name] = _merge_batch(ops.broadcast_to(tensor[:, None], (ops.shape(tensor)[0], blocks.count)), batch)
     sequences = ops.broadcast_to(ops.arange(batch, dtype="int32")[:, None], (batch, blocks.count))
     positions = blocks.first_keys()[:, None] + blocks.row_positions, blocks.key_positions()
-    return visibility.seen_by_rule(
+    return visibility.rule_mask(
         _merge_batch(sequences, batch), *(_merge_batch(tensor[None], batch) for tensor in positions), inputs
     )
 

@@ -141,8 +141,8 @@ class _Grid:
         any_visible = ops.broadcast_to(ops.ones((1, 1), "bool"), self.shape)
         all_visible = ops.broadcast_to(exists, self.shape)
         for rule in _rules(visibility):
-            any_visible = ops.logical_and(any_visible, ops.any(self._by_batch(rule.may_see(blocks)), axis=0))
-            all_visible = ops.logical_and(all_visible, ops.all(self._by_batch(rule.sees_all(blocks)), axis=0))
+            any_visible = ops.logical_and(any_visible, ops.any(self._by_batch(rule.may_allow(blocks)), axis=0))
+            all_visible = ops.logical_and(all_visible, ops.all(self._by_batch(rule.allows_all(blocks)), axis=0))
         if visibility.query_mask is not None or visibility.key_mask is not None or visibility.pair_mask is not None:
             all_visible = ops.zeros_like(all_visible)
         return ops.reshape(any_visible, (-1,)), ops.reshape(all_visible, (-1,))

@@ -63,16 +63,32 @@ class Blocks:
     inputs: dict[str, Range] = dataclasses.field(default_factory=dict)
 
 
-class VisibilityRule:
+FORMER_NAMES = {"sees": "allows", "may_see": "may_allow", "sees_all": "allows_all"}
+"""The names of methods that rules of users may still call and override."""
+
+
+class FormerNames:
+    """Mixin of classes whose methods `allows`, `may_allow` and `allows_all` had other names."""
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        for former, name in FORMER_NAMES.items():
+            if name in vars(cls):
+                setattr(cls, former, vars(cls)[name])
+            elif former in vars(cls):
+                setattr(cls, name, vars(cls)[former])
+
+
+class VisibilityRule(FormerNames):
     """Base of the rules that restrict the keys to which a query attends, by positions and by mask inputs.
 
     An attention layer takes a rule as `visibility`. With `a & b` a query attends to the keys that both rules allow,
     with `a | b` to those that either allows. Positions count from the first key, even with a cache; the queries are at
     the end of the keys, or begin at `start_index`. Masks of the call restrict the keys further.
 
-    A subclass overrides `sees` and, so that blocks of pairs can be skipped, `may_see`. `needs` names the mask inputs
-    that it requires. Layers that hold a registered rule can be saved if its arguments are attributes of the same names,
-    or if it overrides `get_config`.
+    A subclass overrides `allows` and, so that blocks of pairs can be skipped, `may_allow`. `needs` names the mask
+    inputs that it requires. Layers that hold a registered rule can be saved if its arguments are attributes of the same
+    names, or if it overrides `get_config`.
 
     Returns:
         Each method returns a boolean tensor.
@@ -83,7 +99,7 @@ class VisibilityRule:
         >>> from zoo.layers import MultiHeadAttention, VisibilityRule
         >>> @keras.saving.register_keras_serializable(package="my_layers")
         ... class SameParity(VisibilityRule):
-        ...     def sees(self, pairs):
+        ...     def allows(self, pairs):
         ...         return ops.equal(pairs.query % 2, pairs.key % 2)
         >>> inputs = np.ones((1, 4, 8), "float32")
         >>> layer = MultiHeadAttention(num_heads=2, key_dim=4, visibility=SameParity())
@@ -114,17 +130,17 @@ class VisibilityRule:
     @property
     def skips(self):
         """Whether there may be blocks in which no query may attend to a key."""
-        return type(self).may_see is not VisibilityRule.may_see
+        return type(self).may_allow is not VisibilityRule.may_allow
 
-    def sees(self, pairs):
+    def allows(self, pairs):
         """Returns which query may attend to which key, boolean, of a shape that broadcasts to [B, N, T, S].
 
         Args:
             pairs: The `Pairs`.
         """
-        raise NotImplementedError(f"{type(self).__name__} must override `sees`.")
+        raise NotImplementedError(f"{type(self).__name__} must override `allows`.")
 
-    def may_see(self, blocks):
+    def may_allow(self, blocks):
         """Returns in which blocks a query may attend to a key, boolean, of a shape that broadcasts to [B, I, J].
 
         Blocks where this is False are not computed. True is always correct.
@@ -134,7 +150,7 @@ class VisibilityRule:
         """
         return ops.ones((1, 1), dtype="bool")
 
-    def sees_all(self, blocks):
+    def allows_all(self, blocks):
         """Returns in which blocks every query may attend to every key, in the same shape.
 
         Blocks where this is True are computed without a mask. False is always correct.
@@ -144,12 +160,12 @@ class VisibilityRule:
         """
         return ops.zeros((1, 1), dtype="bool")
 
-    def choose(self, scores, seen, query_positions):
+    def choose(self, scores, allowed, query_positions):
         """Returns which of the allowed keys a query attends to, boolean [..., T, S], for a rule that `chooses`.
 
         Args:
             scores: [..., T, S], without the bias of the call.
-            seen: Keys that are allowed by `sees`, all other rules and masks, boolean [..., T, S].
+            allowed: Keys that are allowed by `allows`, all other rules and masks, boolean [..., T, S].
             query_positions: [T].
         """
         raise NotImplementedError(f"{type(self).__name__} must override `choose`.")
@@ -234,9 +250,9 @@ class Both(_Combination):
     def kept_first(self):
         return 0 if self._bound is None else self._bound[1]
 
-    def choose(self, scores, seen, query_positions):
+    def choose(self, scores, allowed, query_positions):
         rule = self.first if self.first.chooses else self.second
-        return rule.choose(scores, seen, query_positions)
+        return rule.choose(scores, allowed, query_positions)
 
     @property
     def span(self):
@@ -246,14 +262,14 @@ class Both(_Combination):
     def skips(self):
         return self.first.skips or self.second.skips
 
-    def sees(self, pairs):
-        return ops.logical_and(self.first.sees(pairs), self.second.sees(pairs))
+    def allows(self, pairs):
+        return ops.logical_and(self.first.allows(pairs), self.second.allows(pairs))
 
-    def may_see(self, blocks):
-        return ops.logical_and(self.first.may_see(blocks), self.second.may_see(blocks))
+    def may_allow(self, blocks):
+        return ops.logical_and(self.first.may_allow(blocks), self.second.may_allow(blocks))
 
-    def sees_all(self, blocks):
-        return ops.logical_and(self.first.sees_all(blocks), self.second.sees_all(blocks))
+    def allows_all(self, blocks):
+        return ops.logical_and(self.first.allows_all(blocks), self.second.allows_all(blocks))
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
@@ -280,14 +296,14 @@ class Either(_Combination):
     def skips(self):
         return self.first.skips and self.second.skips
 
-    def sees(self, pairs):
-        return ops.logical_or(self.first.sees(pairs), self.second.sees(pairs))
+    def allows(self, pairs):
+        return ops.logical_or(self.first.allows(pairs), self.second.allows(pairs))
 
-    def may_see(self, blocks):
-        return ops.logical_or(self.first.may_see(blocks), self.second.may_see(blocks))
+    def may_allow(self, blocks):
+        return ops.logical_or(self.first.may_allow(blocks), self.second.may_allow(blocks))
 
-    def sees_all(self, blocks):
-        return ops.logical_or(self.first.sees_all(blocks), self.second.sees_all(blocks))
+    def allows_all(self, blocks):
+        return ops.logical_or(self.first.allows_all(blocks), self.second.allows_all(blocks))
 
 
 def check_rule(rule):

@@ -32,11 +32,11 @@ class BlockSparse(VisibilityRule):
     def __init__(self, block_size, pattern):
         self.block_size, self.pattern = check_count("block_size", block_size, least=1), check_pattern(pattern)
 
-    def sees(self, pairs):
+    def allows(self, pairs):
         rows, columns = (ops.floor_divide(positions, self.block_size) for positions in (pairs.query, pairs.key))
         return self._allowed(rows, rows, columns, columns)
 
-    def may_see(self, blocks):
+    def may_allow(self, blocks):
         return self._allowed(*(ops.floor_divide(x, self.block_size) for x in (*blocks.query, *blocks.key)))
 
     def _allowed(self, first_row, last_row, first_column, last_column):
@@ -99,14 +99,14 @@ class SummaryTokens(VisibilityRule):
         if count > block_size:
             raise ValueError(f"`count` must be at most `block_size`, {block_size}. Received: count={count}.")
 
-    def sees(self, pairs):
+    def allows(self, pairs):
         return self._is_summary(pairs.key)
 
-    def may_see(self, blocks):
+    def may_allow(self, blocks):
         first, last = blocks.key
         return ops.logical_or(self._is_summary(last), first // self.block_size < last // self.block_size)
 
-    def sees_all(self, blocks):
+    def allows_all(self, blocks):
         first, last = blocks.key
         return ops.logical_and(self._is_summary(first), ops.equal(first // self.block_size, last // self.block_size))
 
@@ -154,15 +154,15 @@ class TopBlocks(VisibilityRule):
         self.block_size = check_count("block_size", block_size, least=1)
         self.count = check_count("count", count, least=1)
 
-    def sees(self, pairs):
+    def allows(self, pairs):
         return ops.ones((1, 1, 1, 1), dtype="bool")
 
-    def choose(self, scores, seen, query_positions):
+    def choose(self, scores, allowed, query_positions):
         length = ops.shape(scores)[-1]
         num_blocks = -(-length // self.block_size)
         padding = num_blocks * self.block_size - length
-        values = ops.where(seen, ops.cast(ops.stop_gradient(scores), "float32"), 0.0)
-        counts = self._sums(ops.cast(seen, "float32"), padding, num_blocks)
+        values = ops.where(allowed, ops.cast(ops.stop_gradient(scores), "float32"), 0.0)
+        counts = self._sums(ops.cast(allowed, "float32"), padding, num_blocks)
         own = ops.arange(num_blocks, dtype="int32") == ops.floor_divide(query_positions, self.block_size)[:, None]
         gates = ops.where(own, float("inf"), self._sums(values, padding, num_blocks) / ops.maximum(counts, 1.0))
         gates = ops.where(counts > 0, gates, -float("inf"))

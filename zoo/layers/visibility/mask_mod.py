@@ -42,7 +42,7 @@ class MaskMod(VisibilityRule):
             )
         self.function = function
 
-    def sees(self, pairs):
+    def allows(self, pairs):
         return self.function(pairs.batch, pairs.head, pairs.query, pairs.key)
 
     def get_config(self):

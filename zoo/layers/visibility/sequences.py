@@ -19,13 +19,13 @@ class Causal(VisibilityRule):
         Vaswani et al. 2017, "Attention Is All You Need", section 3.2.3, https://arxiv.org/abs/1706.03762
     """
 
-    def sees(self, pairs):
+    def allows(self, pairs):
         return pairs.key <= pairs.query
 
-    def may_see(self, blocks):
+    def may_allow(self, blocks):
         return blocks.key.first <= blocks.query.last
 
-    def sees_all(self, blocks):
+    def allows_all(self, blocks):
         return blocks.key.last <= blocks.query.first
 
 
@@ -72,14 +72,14 @@ class PrefixLM(VisibilityRule):
     needs = ("prefix_length",)
     replaces_causal = True
 
-    def sees(self, pairs):
+    def allows(self, pairs):
         return ops.logical_or(pairs.key < pairs.inputs["prefix_length"], pairs.key <= pairs.query)
 
-    def may_see(self, blocks):
+    def may_allow(self, blocks):
         in_prefix = blocks.key.first < blocks.inputs["prefix_length"].last
         return ops.logical_or(in_prefix, blocks.key.first <= blocks.query.last)
 
-    def sees_all(self, blocks):
+    def allows_all(self, blocks):
         in_prefix = blocks.key.last < blocks.inputs["prefix_length"].first
         return ops.logical_or(in_prefix, blocks.key.last <= blocks.query.first)
 
@@ -112,12 +112,12 @@ class Segments(VisibilityRule):
 
     needs = ("segment_ids", "query_segment_ids")
 
-    def sees(self, pairs):
+    def allows(self, pairs):
         return ops.equal(pairs.inputs["query_segment_ids"], pairs.inputs["segment_ids"])
 
-    def may_see(self, blocks):
+    def may_allow(self, blocks):
         return blocks.inputs["query_segment_ids"].meets(blocks.inputs["segment_ids"])
 
-    def sees_all(self, blocks):
+    def allows_all(self, blocks):
         query, key = blocks.inputs["query_segment_ids"], blocks.inputs["segment_ids"]
         return ops.logical_and(ops.equal(query.first, key.last), ops.equal(query.last, key.first))

@@ -128,8 +128,8 @@ class Visibility:
         """Returns the visibility with the rule's choice of keys, if it chooses, by scores [B, (N,) T, S]."""
         if not self.chooses:
             return self
-        seen = ops.logical_and(self.mask(), ops.ones_like(scores, dtype="bool"))
-        chosen = self.rule.choose(scores, seen, self.query_positions)
+        allowed = ops.logical_and(self.mask(), ops.ones_like(scores, dtype="bool"))
+        chosen = self.rule.choose(scores, allowed, self.query_positions)
         mask = chosen if self.pair_mask is None else ops.logical_and(chosen, self.pair_mask)
         return dataclasses.replace(self, pair_mask=mask)
 
@@ -163,9 +163,9 @@ class Visibility:
 
     def _rule_mask(self):
         batch = ops.arange(value_of(self.sizes[0]), dtype="int32")
-        return self.seen_by_rule(batch, self.query_positions[None], self.key_positions[None], self.inputs)
+        return self.rule_mask(batch, self.query_positions[None], self.key_positions[None], self.inputs)
 
-    def seen_by_rule(self, batch, query_positions, key_positions, inputs):
+    def rule_mask(self, batch, query_positions, key_positions, inputs):
         """Returns the mask of the rule, boolean [B or 1, N or 1, T or 1, S or 1], or without the axis of heads.
 
         Args:
@@ -184,7 +184,7 @@ class Visibility:
             key_positions[:, None, None],
             {name: tensor[axes[name]] for name, tensor in inputs.items()},
         )
-        mask = rank_4(ops.cast(self.rule.sees(pairs), "bool"))
+        mask = rank_4(ops.cast(self.rule.allows(pairs), "bool"))
         return mask if self.heads else mask[:, 0]
 
     def limited_to(self, max_keys):

@@ -34,14 +34,14 @@ class SlidingWindow(VisibilityRule):
         self.span = self.left + self.right + 1
         self.reach = self.left
 
-    def sees(self, pairs):
+    def allows(self, pairs):
         return ops.logical_and(pairs.key >= pairs.query - self.left, pairs.key <= pairs.query + self.right)
 
-    def may_see(self, blocks):
+    def may_allow(self, blocks):
         reached = blocks.key.last >= blocks.query.first - self.left
         return ops.logical_and(reached, blocks.key.first <= blocks.query.last + self.right)
 
-    def sees_all(self, blocks):
+    def allows_all(self, blocks):
         reached = blocks.key.first >= blocks.query.last - self.left
         return ops.logical_and(reached, blocks.key.last <= blocks.query.first + self.right)
 
@@ -71,11 +71,11 @@ class Dilated(VisibilityRule):
         self.window, self.dilation = check_count("window", window), check_count("dilation", dilation, least=1)
         self.reach = self.window * self.dilation
 
-    def sees(self, pairs):
+    def allows(self, pairs):
         steps = ops.abs(pairs.query - pairs.key)
         return ops.logical_and(steps <= self.reach, ops.equal(steps % self.dilation, 0))
 
-    def may_see(self, blocks):
+    def may_allow(self, blocks):
         reached = blocks.key.last >= blocks.query.first - self.reach
         return ops.logical_and(reached, blocks.key.first <= blocks.query.last + self.reach)
 
@@ -111,10 +111,10 @@ class GlobalTokens(VisibilityRule):
         self.positions = [check_count("positions", position) for position in positions]
         self.kept_first = max(self.positions, default=-1) + 1
 
-    def sees(self, pairs):
+    def allows(self, pairs):
         return ops.logical_or(*(self._at_any(lambda p, x=x: ops.equal(x, p), x) for x in (pairs.query, pairs.key)))
 
-    def may_see(self, blocks):
+    def may_allow(self, blocks):
         ranges = blocks.query, blocks.key
         return ops.logical_or(*(self._at_any(lambda p, r=r: (r.first <= p) & (p <= r.last), r.first) for r in ranges))
 
@@ -147,13 +147,13 @@ class LocalBlocks(VisibilityRule):
         self.block_size = self.span = check_count("block_size", block_size, least=1)
         self.reach = self.block_size - 1
 
-    def sees(self, pairs):
+    def allows(self, pairs):
         return ops.equal(pairs.query // self.block_size, pairs.key // self.block_size)
 
-    def may_see(self, blocks):
+    def may_allow(self, blocks):
         return self._block_numbers(blocks.query).meets(self._block_numbers(blocks.key))
 
-    def sees_all(self, blocks):
+    def allows_all(self, blocks):
         query, key = self._block_numbers(blocks.query), self._block_numbers(blocks.key)
         return ops.logical_and(ops.equal(query.first, key.last), ops.equal(query.last, key.first))
 

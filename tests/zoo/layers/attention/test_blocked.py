@@ -165,8 +165,8 @@ def test_blocked_base_says_what_to_override():
     from zoo.layers.attention.blocked import BlockedAttention
 
     layer = BlockedAttention(2, 4)
-    with pytest.raises(NotImplementedError, match="BlockedAttention must override `sees`"):
-        layer.sees(None, None)
+    with pytest.raises(NotImplementedError, match="BlockedAttention must override `allows`"):
+        layer.allows(None, None)
     with pytest.raises(NotImplementedError, match="BlockedAttention must override `blocks`"):
         layer.blocks(3, 0, False)
 

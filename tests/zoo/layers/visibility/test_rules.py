@@ -90,11 +90,11 @@ def test_a_rule_sees_what_its_definition_says_and_skips_nothing_of_it(rule, firs
         pair = {"batch": b, "head": n, "query": first + t, "key": s, "prefix_length": told["prefix_length"][b]}
         pair |= {"query_segment_ids": told["query_segment_ids"][b, t], "segment_ids": told["segment_ids"][b, s]}
         expected[b, n, t, s] = references.rule_sees(rule, pair)
-    seen = ops.convert_to_numpy(rule.sees(_pairs(first, told)))
+    seen = ops.convert_to_numpy(rule.allows(_pairs(first, told)))
     np.testing.assert_array_equal(np.broadcast_to(seen, expected.shape), expected)
     blocks, counts = _blocks(first, told, rows, columns), (B, -(-T // rows), -(-S // columns))
     some, everything = (
-        np.broadcast_to(ops.convert_to_numpy(ask(blocks)), counts) for ask in (rule.may_see, rule.sees_all)
+        np.broadcast_to(ops.convert_to_numpy(ask(blocks)), counts) for ask in (rule.may_allow, rule.allows_all)
     )
     for b, i, j in np.ndindex(counts):
         part = expected[b, :, i * rows : (i + 1) * rows, j * columns : (j + 1) * columns]
@@ -194,13 +194,31 @@ def test_blocks_are_chosen_in_a_graph_of_any_length():
 
 @keras.saving.register_keras_serializable(package="attention_zoo_tests")
 class EarlyKeys(layers.VisibilityRule):
-    """A rule of one's own with an argument and without `get_config`."""
+    """A rule of one's own with an argument and without `get_config`; its method has the name of earlier versions."""
 
     def __init__(self, count):
         self.count = count
 
     def sees(self, pairs):
         return pairs.key < self.count
+
+
+class LaterKeys(layers.Causal):
+    """A rule of one's own that calls and overrides methods by their names of earlier versions."""
+
+    def sees(self, pairs):
+        return ~super().sees(pairs)
+
+    def may_see(self, blocks):
+        return ops.ones_like(super().may_see(blocks))
+
+
+def test_methods_keep_the_names_of_earlier_versions():
+    rule, pairs = LaterKeys() | EarlyKeys(1), _pairs(0, {})
+    expected = (pairs.key > pairs.query) | (pairs.key < 1)
+    np.testing.assert_array_equal(ops.convert_to_numpy(rule.allows(pairs)), expected)
+    np.testing.assert_array_equal(ops.convert_to_numpy(rule.sees(pairs)), expected)
+    assert LaterKeys().skips and not EarlyKeys(1).skips
 
 
 def test_layers_with_rules_are_saved(tmp_path):
