@@ -1,7 +1,6 @@
 """Writes the evidence of an experiment: a page with a table, and a plot."""
 
 import math
-import os
 import platform
 import re
 import statistics
@@ -12,6 +11,7 @@ from typing import Any
 
 from experiments.experiment import Experiment, Metrics, Results, Verdict
 from zoo.errors import InputError
+from zoo.runtime.cores import available_cores, processor
 from zoo.runtime.extras import missing_extra
 from zoo.workdir import replacing
 
@@ -51,12 +51,7 @@ def commit() -> str:
 
 def hardware() -> str:
     """Returns the name of the processor and the number of cores."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        name = next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        name = platform.machine()
-    return f"{name}, {len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count()} cores"
+    return f"{processor('model name') or platform.machine()}, {available_cores()} cores"
 
 
 def table(experiment: Experiment, results: Results) -> str:

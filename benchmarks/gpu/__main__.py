@@ -25,10 +25,10 @@ from benchmarks.gpu import cache, plan
 from benchmarks.gpu.contestants import start
 from benchmarks.gpu.figure import Figure
 from benchmarks.gpu.goals import goals
-from benchmarks.gpu.results import Results, commit_here
+from benchmarks.gpu.results import Results
 from benchmarks.gpu.runner import Runner
 from benchmarks.runner.command import TINY
-from benchmarks.runner.report import goal_table
+from benchmarks.runner.report import commit, goal_table
 
 ARCHIVE = "cache.tar.gz"
 
@@ -53,7 +53,7 @@ def folder_of_programs() -> Iterator[Path]:
 
 def measure(options: argparse.Namespace, began: float) -> None:
     """Measures the figures, and writes their goals."""
-    results = Results(options.output, options.commit or commit_here() or "unknown")
+    results = Results(options.output, options.commit or commit())
     with folder_of_programs() as compiled:
         if options.cache is not None:
             print(f"{cache.unpack(options.cache, compiled)} files from {options.cache}", flush=True)

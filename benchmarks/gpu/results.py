@@ -3,12 +3,9 @@
 import csv
 import json
 import os
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-
-from benchmarks.runner.process import ROOT
 
 COLUMNS = (
     "figure",
@@ -70,15 +67,6 @@ def as_row(response: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the response of a process with its versions as text."""
     versions = response.get("versions", {})
     return {**response, "versions": ", ".join(f"{name} {version}" for name, version in versions.items())}
-
-
-def commit_here() -> str:
-    """Returns the commit of this checkout; empty if this is no repository."""
-    command = ["git", "rev-parse", "--short", "HEAD"]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, cwd=ROOT).stdout.strip()
-    except OSError:  # no git
-        return ""
 
 
 def _sync(file: Any) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from benchmarks.runner.case import Case, Contestant, Target
 from benchmarks.runner.process import ROOT
+from zoo.runtime.cores import available_cores, processor
 
 Result = Mapping[str, Any]
 _RATIOS = ("speed", "processor", "memory")  # kinds of targets that are better the larger they are
@@ -177,22 +178,19 @@ def case_section(
 
 def machine_and_commit() -> str:
     """Returns the processor, its cores, the commit and the load average."""
-    model, flags = platform.processor() or platform.machine(), ""
-    if os.path.exists("/proc/cpuinfo"):
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            lines = dict(line.split(":", 1) for line in reversed(file.readlines()) if ":" in line)
-        fields = {name.strip(): value.strip() for name, value in lines.items()}
-        model, flags = fields.get("model name", model), fields.get("flags", "")
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    amx = "with" if "amx_bf16" in flags else "without"
-    return f"{model} {amx} AMX, {cores} cores, commit {commit()}, load average {os.getloadavg()[0]:.1f}"
+    model = processor("model name") or platform.processor() or platform.machine()
+    amx = "with" if "amx_bf16" in processor("flags") else "without"
+    return f"{model} {amx} AMX, {available_cores()} cores, commit {commit()}, load average {os.getloadavg()[0]:.1f}"
 
 
 def commit(checkout: Path = ROOT) -> str:
-    """Returns the commit of a checkout, and whether its code has changed since."""
+    """Returns the commit of a checkout, and whether its code has changed since; `"unknown"` without git."""
 
     def git(*arguments: str) -> str:
         return subprocess.run(["git", *arguments], capture_output=True, text=True, cwd=checkout).stdout.strip()
 
-    changed = git("status", "--porcelain", "--untracked-files=all", "--", "zoo", "training", "export", "benchmarks")
-    return (git("rev-parse", "--short", "HEAD") or "unknown") + (" with changes" if changed else "")
+    try:
+        changed = git("status", "--porcelain", "--untracked-files=all", "--", "zoo", "training", "export", "benchmarks")
+        return (git("rev-parse", "--short", "HEAD") or "unknown") + (" with changes" if changed else "")
+    except OSError:  # no git
+        return "unknown"

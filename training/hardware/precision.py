@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import keras
 
-from zoo.runtime.cores import has_accelerator
+from zoo.runtime.cores import has_accelerator, processor
 
 _ACCELERATORS = ("gpu", "tpu", "cuda")
 _WITH_BFLOAT16 = ("amx_bf16", "avx512_bf16")
@@ -24,23 +24,6 @@ def _has_accelerator() -> bool:
     return any(device.partition(":")[0] in _ACCELERATORS for device in keras.distribution.list_devices())
 
 
-def _cpu_flags() -> str:
-    return _cpu_info("flags")
-
-
-def processor_name() -> str:
-    """Returns the name of the processor, or an empty string if the system does not report it."""
-    return _cpu_info("model name")
-
-
-def _cpu_info(field: str) -> str:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            return next((line for line in file if line.startswith(field)), "").partition(":")[2].strip()
-    except OSError:  # not Linux
-        return ""
-
-
 def dtype_policy(precision: str) -> str:
     """Returns the Keras dtype policy for a `training.precision` setting, `"auto"` or a policy.
 
@@ -52,7 +35,7 @@ def dtype_policy(precision: str) -> str:
         return precision
     if _has_accelerator():
         return "mixed_bfloat16"
-    flags = _cpu_flags().split() if keras.backend.backend() == "tensorflow" else []
+    flags = processor("flags").split() if keras.backend.backend() == "tensorflow" else []
     return MEASURED if any(flag in flags for flag in _WITH_BFLOAT16) else "float32"
 
 

@@ -14,10 +14,11 @@ from typing import Any
 import keras
 
 from training.data.batching import Batches
-from training.hardware.precision import MEASURED, processor_name, without_rewriting
+from training.hardware.precision import MEASURED, without_rewriting
 from training.loop.prepare import PreparedRun
 from training.loop.progress import announce
 from zoo.registry import create_model
+from zoo.runtime.cores import processor
 
 # Multiplications of a training of some minutes, for which the time of the measurement is negligible.
 _WORTH_MEASURING = 1e14
@@ -63,7 +64,8 @@ def _cached(run: PreparedRun) -> str | None:
 def _cache_file(run: PreparedRun) -> Path:
     """Returns the file for the result of such a run, in Keras' folder."""
     home = Path(os.environ.get("KERAS_HOME") or Path.home() / ".keras")
-    machine = (platform.node(), processor_name(), run.hardware.cores, metadata.version("tensorflow"), keras.version())
+    versions = metadata.version("tensorflow"), keras.version()
+    machine = (platform.node(), processor("model name"), run.hardware.cores, *versions)
     model = (run.config.spec.name, run.config.model, run.config.training.batch_tokens)
     key = hashlib.sha256(json.dumps([machine, model], sort_keys=True, default=str).encode()).hexdigest()[:16]
     return home / "attention_zoo" / f"precision-{run.config.spec.name}-{key}"

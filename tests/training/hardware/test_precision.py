@@ -10,7 +10,7 @@ from training.hardware import precision
 def machine(monkeypatch):
     def make(backend, flags="", accelerator=False):
         monkeypatch.setattr(precision.keras.backend, "backend", lambda: backend)
-        monkeypatch.setattr(precision, "_cpu_flags", lambda: flags)
+        monkeypatch.setattr(precision, "processor", lambda field: flags)
         monkeypatch.setattr(precision, "_has_accelerator", lambda: accelerator)
 
     return make

@@ -16,7 +16,7 @@ SHORT += ["training.max_steps=2", "training.eval_every=2"]
 @pytest.fixture
 def machine(monkeypatch, tmp_path):
     """A processor with instructions for bfloat16, whose steps take what the test says; returns what was measured."""
-    monkeypatch.setattr(hardware, "_cpu_flags", lambda: "flags : avx512_bf16")
+    monkeypatch.setattr(hardware, "processor", lambda field: "flags : avx512_bf16")
     monkeypatch.setattr(hardware, "_has_accelerator", lambda: False)
     monkeypatch.setenv("KERAS_HOME", str(tmp_path / "keras"))
     measured = []
