@@ -39,9 +39,9 @@ def _predict(channel: grpc.Channel) -> tuple[int, Response]:
     return read_response(channel.unary_unary(METHOD)(MESSAGE, timeout=SECONDS))
 
 
-def _base(stage: Stage, name: str = "base") -> Path:
+def _base(stage: Stage) -> Path:
     """Returns a base path with version 1."""
-    base = stage.folder / name
+    base = stage.folder / "base"
     base.mkdir()
     publish(numbering(stage, 1), base, 1)
     return base

@@ -50,7 +50,6 @@ _LAYOUTS = {
 _ATTENTION = {"batch": 8, "heads": 16, "size": 64, "window": 512, "precision": "bfloat16", **_FEW}
 _LENGTHS = {"1k": 1024, "4k": 4096, "16k": 16_384}
 _LARGEST_DENSE = 4096  # scores of 16k are 137 GB in bfloat16 and twice that in float32
-ATTENTION_KINDS = ("causal", "window", "padded", "alibi", "additive")
 
 _TINY_MODEL = {"layers": 2, "dim": 16, "hidden": 24, "heads": 2, "vocabulary": 67}
 _TINY = {

@@ -19,9 +19,9 @@ ON_GPUS_ALONE = (plan.CUDNN, plan.FLEX)
 PROGRAM = """
 import jax, numpy as np, torch
 from benchmarks.gpu import attention, plan
-from benchmarks.peers import pytorch_attention
+from benchmarks.peers import attention_kinds, pytorch_attention
 
-for kind in plan.ATTENTION_KINDS:
+for kind in attention_kinds.KINDS:
     figures = [plan.tiny(figure) for figure in plan.figures() if figure.name == f"attention, {kind}, T=4k"]
     arrays = [np.random.default_rng(0).standard_normal((2, 37, 2, 8), "float32") for _ in range(4)]
     results = {}
