@@ -258,7 +258,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     lines = [
         f"`{options.model}`, {work.weights:,} weights, vocabularies of {VOCABULARY:,}, sentences of {options.length} "
         f"tokens: {work.operations / 1e6:,.0f} million operations for a target token forward. Devices reach "
-        f"{options.utilization:.0%} of their peak. On paper, nothing is measured.",
+        f"{options.utilization:.0%} of their peak. This is a calculation, not a measurement.",
     ]
     for name in options.hardware or HARDWARE:
         for grows, batch in ((False, options.tokens), (True, options.own_tokens)):

@@ -125,12 +125,12 @@ def _run(case: Case, shared: Path, seed: int, quick: bool, deadline: float) -> R
 
 def markdown(rows: Sequence[Row], command: str) -> str:
     """Returns the page: the command, machine and date, the table, and what did not hold."""
-    lines = table(["tried", "how often", "held", "what must hold", "seen", "took"], [row.cells() for row in rows])
+    lines = table(["tried", "how often", "held", "what must hold", "observed", "took"], [row.cells() for row in rows])
     failed = [row for row in rows if not row.has_held()]
     for row in failed:
         stories = row.failures or ["It was never tried."]
         lines += ["", f"What did not hold, {row.case.tried}:", ""]
         lines += [f"- {' '.join(story.split())[:300]}" for story in stories[:5]]
     where = f"{machine_and_commit()}, {datetime.datetime.now(datetime.UTC):%Y-%m-%d}."
-    intro = f"Written by `{command}`. {where} The promises stand in `SECURITY.md` and `docs/reliability.md`."
+    intro = f"Written by `{command}`. {where} The promises are in `SECURITY.md` and `docs/reliability.md`."
     return "\n".join([TITLE, "", intro, "", *lines, ""])

@@ -233,10 +233,20 @@ def _resume(workdir: Path, weights: list[bytes]) -> str:
 
 
 CASES = [
-    Case("training that loses its loss, all at once on a core", "one line, exit status 1, always an end", stops, 5, 40),
+    Case(
+        "training whose loss becomes NaN, all runs at once on one core",
+        "one line, exit status 1; the process always ends",
+        stops,
+        5,
+        40,
+    ),
     Case("training: Ctrl-C or SIGTERM at a random moment", "one line, exit status 130 or 143", signals, 8, 40),
     Case(
-        "training: SIGKILL at a random moment, then --resume", "the same to the last bit, no left-overs", kills, 5, 60
+        "training: SIGKILL at a random moment, then --resume",
+        "the same weights to the last bit, no temporary files left",
+        kills,
+        5,
+        60,
     ),
     Case(
         "training: files cannot grow, as on a full disk",
@@ -246,7 +256,13 @@ CASES = [
         40,
     ),
     Case("training: the work directory is deleted", "one line, exit status 1 or 2", removed_directory, 1, 10),
-    Case("training: two in one work directory", "one trains, one is refused with exit status 2", two_at_once, 1, 15),
+    Case(
+        "training: two processes in one work directory",
+        "one trains, the other ends with exit status 2",
+        two_at_once,
+        1,
+        15,
+    ),
     Case(
         "training: a bit changed in a file of a work directory",
         "the same weights, or one line that names the file",

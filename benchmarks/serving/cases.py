@@ -262,7 +262,7 @@ def judge_hostile(attacks: Sequence[Attack], tally: Tally, expected: Sequence[Re
         Goal("memory more than before", f"{grown / 1e6:,.0f} MB"),
     ]
     rows = table(["sent", "got", "stock", "message"], attacks)
-    title = f"Requests that mean no good, beside {GOOD_CLIENTS} clients that do"
+    title = f"Hostile requests, beside {GOOD_CLIENTS} well-behaved clients"
     return section(title, goals, [*rows, *tally.failure_lines])
 
 

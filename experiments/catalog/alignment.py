@@ -27,7 +27,7 @@ class Alignment(Experiment):
     name = "alignment"
     question = "does attention look at what a token is translated from?"
     source = "Bahdanau et al. 2015, figure 3; Luong et al. 2015, section 5.4 (alignment quality)"
-    refuted_by = "attention that is spread as evenly as chance in a model that answers right"
+    refuted_by = "attention that is spread as evenly as chance in a model whose outputs are right"
     columns = {"year": ".2f", "day": ".2f", "best_head_year": ".2f", "chance": ".2f", "right": ".3f"}
     default_seeds = 3
 

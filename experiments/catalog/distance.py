@@ -37,8 +37,8 @@ class Distance(Experiment):
     question = "how far back does each kind of layer find one item?"
     source = "Vaswani et al. 2017, section 4 and table 1 (path lengths); Arora et al. 2023, multi-query recall"
     refuted_by = (
-        "attention that forgets with distance; convolutions that find what lies outside of the 13 positions they see; "
-        "a recurrence that finds 512 steps back what it finds 8 steps back"
+        "attention that forgets with distance; convolutions that find what is outside of the 13 positions that they "
+        "cover; a recurrence that finds 512 steps back what it finds 8 steps back"
     )
     columns = {**{f"at_{distance}": ".3f" for distance in DISTANCES}, "path_length": ".0f"}
     default_seeds = 3
@@ -72,7 +72,7 @@ class Distance(Experiment):
                 lambda results: min(_accuracy(results, kind="attention")) > 0.95,
             ),
             Claim(
-                "two convolutions of width 7 see 13 positions: at chance (below 25 %) from distance 32 on",
+                "two convolutions of width 7 cover 13 positions: at chance (below 25 %) from distance 32 on",
                 lambda results: max(_accuracy(results, beyond=13, kind="convolution")) < 0.25,
             ),
             Claim(

@@ -23,7 +23,10 @@ class Masking(Experiment):
     name = "masking"
     question = "what does a decoder learn without the causal mask, and what does padding change?"
     source = "Vaswani et al. 2017, section 3.1: masking, so that predictions depend on the known outputs alone"
-    refuted_by = "a decoder without the mask that generates as well as one with it; a batch mate that changes an output"
+    refuted_by = (
+        "a decoder without the mask that generates as well as one with it; another text in the batch that changes an "
+        "output"
+    )
     columns = {"training_loss": ".4f", "generated_right": ".3f", "change": ".1e"}
     default_seeds = 5
 
@@ -72,7 +75,8 @@ class Masking(Experiment):
                 ),
             ),
             Claim(
-                "with the padding mask a batch mate changes nothing (1e-6), without it the output (more than 1e-3)",
+                "with the padding mask another text in the batch changes nothing (1e-6), without it the output (more "
+                "than 1e-3)",
                 lambda results: (
                     max(results.values("change", padding="with the mask"))
                     < 1e-6
@@ -90,7 +94,7 @@ class Masking(Experiment):
             (
                 ("training_loss", "causal", "training loss"),
                 ("generated_right", "causal", "generated numbers that are right"),
-                ("change", "padding", "change by a batch mate"),
+                ("change", "padding", "change by another text"),
             ),
             strict=True,
         ):
