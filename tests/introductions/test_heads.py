@@ -110,7 +110,7 @@ def row_what_each_head_attends_to(names, pictures):
 
 
 def row_one_sharp_head(names):
-    assert names["weights"].shape[:2] == (1, 1) and names["sees"] == "▁juicy"
+    assert names["weights"].shape[:2] == (1, 1) and names["attended"] == "▁juicy"
 
 
 def row_the_heads_of_a_served_model(command_lines):

@@ -234,12 +234,12 @@ def row_dot_is_faster(command_lines):
     assert module == "benchmarks.growth" and (additive_layer.batch, dot_layer.batch) == (1, 1)
 
 
-def row_additive_says_more(names):
+def row_additive_is_more_expressive(names):
     dot, additive_best = names["best"]
     assert dot.item() in (0, 2) and additive_best.item() == 1
 
 
-def row_source_words_do_not_see_each_other(names):
+def row_source_words_do_not_attend_to_each_other(names):
     assert names["recurrent"] == ("cross",) and "encoder" in names["kinds"]
 
 
