@@ -22,7 +22,7 @@ from training.preparation.request import PreparationOptions
 from training.preparation.staging import StagedColumn, StagedSplit, StagedTexts
 from zoo.errors import InputError
 from zoo.text import load_tokenizer
-from zoo.text.visibility import is_blank
+from zoo.text.blank import is_blank
 
 Array = NDArray[Any]
 

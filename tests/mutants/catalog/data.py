@@ -110,9 +110,9 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "a line of a space without width is text",
-        "zoo/text/visibility.py",
+        "zoo/text/blank.py",
         "\\u200b-\\u200f",
         "\\u200c-\\u200f",
-        ("tests/zoo/text/test_visibility.py",),
+        ("tests/zoo/text/test_blank.py",),
     ),
 ]

@@ -9,7 +9,7 @@ from training.data.files import check_folder, folder_of, read_lines, stored
 from training.data.held_out import with_held_out
 from training.data.registry import register_data
 from zoo.errors import InputError, unknown_name
-from zoo.text.visibility import is_blank
+from zoo.text.blank import is_blank
 
 _COLUMNS = ["text", "label"]
 

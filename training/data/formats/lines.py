@@ -6,7 +6,7 @@ from training.data.dataset import SPLITS, TextData, Texts
 from training.data.files import check_folder, folder_of, read_lines, stored
 from training.data.registry import register_data
 from zoo.errors import InputError
-from zoo.text.visibility import is_blank
+from zoo.text.blank import is_blank
 
 FORM = "lines:DIR"
 

@@ -7,7 +7,7 @@ from training.data.dataset import SPLITS, Pairs, ParallelData
 from training.data.files import check_folder, read_lines, stored
 from training.data.registry import register_data
 from zoo.errors import InputError
-from zoo.text.visibility import is_blank
+from zoo.text.blank import is_blank
 
 FORM = "text:DIR:SRC-TGT"
 

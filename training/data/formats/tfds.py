@@ -22,7 +22,7 @@ from training.data.formats.tfrecord import read_records
 from training.data.held_out import SHARE, with_held_out
 from training.data.registry import register_data
 from zoo.errors import InputError, unknown_name
-from zoo.text.visibility import is_blank
+from zoo.text.blank import is_blank
 
 FORM = "tfds:NAME[/CONFIG][:SRC-TGT]"
 

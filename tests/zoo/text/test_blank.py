@@ -1,6 +1,6 @@
 """Texts without anything to see."""
 
-from zoo.text.visibility import is_blank
+from zoo.text.blank import is_blank
 
 
 def test_what_has_no_visible_token_is_blank():
