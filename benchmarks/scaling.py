@@ -238,7 +238,7 @@ def section(name: str, work: Work, tokens: float, utilization: float, grows: boo
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
-    parser = CommandParser("scaling", "Training on many devices, on paper.")
+    parser = CommandParser("scaling", "Calculates the cost of training on many devices.")
     parser.add_argument("--model", default="transformer_big", help="a Transformer that translates (transformer_big)")
     parser.add_argument("--hardware", action="append", choices=list(HARDWARE), help="more than once for several (all)")
     parser.add_count("tokens", 400_000, "target tokens in a batch")

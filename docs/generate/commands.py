@@ -104,8 +104,10 @@ def _usage(parser: argparse.ArgumentParser) -> str:
 def _settings() -> str:
     from training.config.options import DataConfig, TrainingConfig
 
-    text = "## Settings\n\nThey are given with `--set`, or in a file with `--config`. The recipe for a model and data "
-    text += "changes some of these defaults; `config.json` in the work directory has what was used. The settings of a "
+    text = "## Settings\n\nSet them by `--set`, or in a file by `--config`. The recipe for a model and data changes "
+    text += (
+        "some of these defaults; `config.json` in the work directory contains the values of a run. The settings of a "
+    )
     text += "model, `model.…`, are on [its page](../models/index.md).\n"
     data, training = (
         option_table(f"{section}.", options.declared())
