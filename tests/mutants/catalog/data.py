@@ -95,6 +95,13 @@ MUTANTS: list[Mutant] = [
         ("tests/training/preparation/test_prepare.py::test_a_filter_keeps_what_is_just_allowed",),
     ),
     Mutant(
+        "a preparation saves its options by other names than earlier versions",
+        "training/preparation/request.py",
+        "SAVED_NAMES.get(name, name): value for name, value in dataclasses",
+        "name: value for name, value in dataclasses",
+        ("tests/training/preparation/test_prepare.py::test_filters",),
+    ),
+    Mutant(
         "a filter of ratios looks at one direction alone",
         "training/preparation/shard_job.py",
         "ratio = lengths.max(axis=0) / lengths.min(axis=0)",

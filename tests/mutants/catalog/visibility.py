@@ -6,6 +6,20 @@ RULES = ("tests/zoo/layers/visibility/test_rules.py",)
 
 MUTANTS: list[Mutant] = [
     Mutant(
+        "a rule whose methods have their former names allows nothing",
+        "zoo/layers/visibility/base.py",
+        "setattr(cls, name, vars(cls)[former])",
+        "setattr(cls, name, getattr(cls, name))",
+        RULES,
+    ),
+    Mutant(
+        "a method that is called by its former name is that of the base class",
+        "zoo/layers/visibility/base.py",
+        "setattr(cls, former, vars(cls)[name])",
+        "pass",
+        RULES,
+    ),
+    Mutant(
         "a dilated window leaves its phase to the query",
         "zoo/layers/visibility/windows.py",
         "ops.equal(steps % self.dilation, 0)",
