@@ -60,9 +60,12 @@ class ModelGraph:
         self.model, self.draft, self.options = run.model, run.draft_model, options.resolved(run.model)
         models = [self.model] if self.draft is None else [self.model, self.draft]
         self.weights, self.reading_weights = store_weights(models, options.weights)
-        self.tokenizers: dict[str, TokenizerGraph] = {
-            name: tokenizer_graph(tokenizer) for name, tokenizer in run.tokenizer_files().items()
-        }
+        graphs: dict[str, TokenizerGraph] = {}  # by the identity of the tokenizer: equal ones share a graph
+        self.tokenizers: dict[str, TokenizerGraph] = {}
+        for name, tokenizer in run.tokenizer_files().items():
+            identity = tokenizer.identity()
+            graphs[identity] = graphs.get(identity) or tokenizer_graph(tokenizer)
+            self.tokenizers[name] = graphs[identity]
 
     def read(self, text: tf.Tensor) -> tf.Tensor:
         """Returns the ids [B, S], S ≥ 1, of texts [B]."""

@@ -4,6 +4,7 @@ import abc
 import functools
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -51,9 +52,18 @@ class TokenizerGraph(tf.Module, abc.ABC):
 
     def pieces(self, ids: tf.Tensor) -> tf.Tensor:
         """Returns one printable string per id, int32 [B, T]; it is empty for `PAD` and ids outside the vocabulary."""
-        ids = tf.cast(ids, tf.int32)
-        known = (ids > PAD) & (ids < self.vocab_size)
-        return tf.gather(tf.constant(self._pieces), tf.where(known, ids, PAD))
+        strings: tf.Tensor = self._printed(tf.cast(ids, tf.int32))
+        return strings
+
+    @functools.cached_property
+    def _printed(self) -> Any:
+        """The function behind `pieces`: one, so that an export has one table of all strings."""
+
+        def printed(ids: tf.Tensor) -> tf.Tensor:
+            known = (ids > PAD) & (ids < self.vocab_size)
+            return tf.gather(tf.constant(self._pieces), tf.where(known, ids, PAD))
+
+        return tf.function(printed, input_signature=[tf.TensorSpec([None, None], tf.int32)], autograph=False)
 
     def _read(self, text: tf.Tensor) -> tf.Tensor:
         """Returns valid UTF-8, in lower case if the tokenizer requires it."""

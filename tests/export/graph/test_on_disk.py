@@ -16,6 +16,7 @@ import zoo
 from export.client import Client
 from export.graph.provenance import read_options
 from zoo.models.shared.embeddings import layers_of_steps
+from zoo.vocabulary import PAD
 
 STRINGS, FLOATS = [("string", rank) for rank in range(4)], [("float32", rank) for rank in range(6)]
 INSIDE = {
@@ -95,6 +96,7 @@ def test_a_version_on_disk(kind, request, monkeypatch):
     graph = meta_graph(path)
     signatures = {name: each for name, each in graph.signature_def.items() if not name.startswith("__")}
     check_signatures(signatures, OUTPUTS[kind], run.model.attention_kinds)
+    check_tokenizers(graph.graph_def.library.function, run.tokenizer_files().values())
     check_warm_up(warm_ups(path), signatures, kind, monkeypatch)
     if run.spec.task == "seq2seq":
         check_searches(graph.graph_def.library.function)
@@ -143,6 +145,17 @@ def check_signatures(signatures, outputs, kinds):
 
 def described(info):
     return tf.as_dtype(info.dtype).name, len(info.tensor_shape.dim)
+
+
+def check_tokenizers(functions, tokenizers):
+    """All functions share one table of a tokenizer's strings, and equal tokenizers share theirs and their model."""
+    nodes = [node for function in functions for node in function.node_def]
+    tables = [tuple(node.attr["value"].tensor.string_val) for node in nodes if node.op == "Const"]
+    models = [node.attr["model"].s for node in nodes if node.op == "SentencepieceOp"]
+    assert len(models) == len({*models})
+    for tokenizer in tokenizers:
+        pieces = ("", *tokenizer.piece_table()[PAD + 1 :])
+        assert tables.count(tuple(piece.encode() for piece in pieces)) == 1
 
 
 def check_searches(functions):

@@ -96,6 +96,13 @@ MUTANTS: list[Mutant] = [
         TOKENIZERS,
     ),
     Mutant(
+        "equal tokenizers have a graph each",
+        "export/graph/model_graph.py",
+        "graphs[identity] = graphs.get(identity) or tokenizer_graph(tokenizer)",
+        "graphs[identity] = tokenizer_graph(tokenizer)",
+        (f"{GRAPH}/test_on_disk.py::test_a_version_on_disk[text]",),
+    ),
+    Mutant(
         "a text that is cut has one token more than positions",
         "export/graph/model_graph.py",
         "[:, : limit - len(start) - len(end)]",
