@@ -112,4 +112,18 @@ MUTANTS: list[Mutant] = [
         "search_of(written)",
         ("tests/training/importing/test_translators.py::test_how_the_software_of_a_checkpoint_searches_is_said",),
     ),
+    Mutant(
+        "an added token in another file than the vocabulary is reported without that file",
+        "zoo/checkpoints/byte_level_tokenizers.py",
+        '(files or {}).get(token["content"], path)',
+        "path",
+        _REFUSED,
+    ),
+    Mutant(
+        "a piece that merges result in may be a special token",
+        "zoo/checkpoints/byte_level_tokenizers.py",
+        'if token["special"] and text in merged:',
+        "if False:",
+        _REFUSED,
+    ),
 ]

@@ -46,6 +46,11 @@ UNSUPPORTED = [
     ("roberta", "special_tokens_map.json", {"cls_token": "<new>"}, "cls_token", "<s>", "'<new>'"),
     ("roberta", CONFIG, {"mask_token": "man"}, "mask_token", "'man'"),
     ("qwen3", CONFIG, {"added_tokens_decoder": {"9": {"content": "horse"}}}, "added_tokens_decoder", "'horse'"),
+    ("gpt2", CONFIG, {"added_tokens_decoder": {"310": {"content": "ein", "lstrip": True}}}, "lstrip", "'ein'"),
+    ("gpt2", CONFIG, {"added_tokens_decoder": {"310": {"content": "ein", "special": True}}}, "special", "'ein'"),
+    ("gpt2", CONFIG, {"added_tokens_decoder": {"309": {"content": "ein"}}}, "'ein'", "310", "309"),
+    ("gpt2", CONFIG, {"added_tokens_decoder": {"311": {"content": "<end>", "special": True}}}, "'<end>'", "310", "311"),
+    ("gpt2", "added_tokens.json", {"horse": 311}, "'horse'", "310", "311"),
 ]
 
 
