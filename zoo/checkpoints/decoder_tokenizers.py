@@ -18,7 +18,7 @@ from zoo.checkpoints.sentencepiece_writer import described_sentencepiece, space_
 from zoo.checkpoints.tokenizers import (
     adding_step,
     content_of,
-    model_kind,
+    has_byte_pieces,
     reordered_subwords,
     special_names,
     template_parts,
@@ -62,9 +62,7 @@ def unknown_id(checkpoint: Checkpoint) -> int | None:
 
 def _has_bytes(checkpoint: Checkpoint) -> bool:
     """Returns whether `tokenizer.json` is SentencePiece with pieces for bytes."""
-    described = checkpoint.json(DESCRIBED) if (checkpoint.path / DESCRIBED).is_file() else {}
-    model, decoder = (described.get(part) or {} for part in ("model", "decoder"))
-    return model_kind(model) == "BPE" and bool(model.get("byte_fallback")) and decoder.get("type") != "ByteLevel"
+    return (checkpoint.path / DESCRIBED).is_file() and has_byte_pieces(checkpoint.json(DESCRIBED))
 
 
 def _unknown_name(checkpoint: Checkpoint) -> str:

@@ -40,6 +40,12 @@ def model_kind(model: Mapping[str, Any]) -> str | None:
     return "BPE" if "merges" in model else "WordPiece" if "max_input_chars_per_word" in model else None
 
 
+def has_byte_pieces(described: Mapping[str, Any]) -> bool:
+    """Returns whether a `tokenizer.json` is SentencePiece's BPE with pieces for bytes, and not byte-level BPE."""
+    model, decoder = (described.get(part) or {} for part in ("model", "decoder"))
+    return model_kind(model) == "BPE" and bool(model.get("byte_fallback")) and decoder.get("type") != "ByteLevel"
+
+
 def tokenizer_config(checkpoint: Checkpoint) -> dict[str, Any]:
     """Returns the content of `tokenizer_config.json`, or an empty dictionary if it is missing."""
     config: dict[str, Any] = checkpoint.json(_CONFIG) if (checkpoint.path / _CONFIG).is_file() else {}
