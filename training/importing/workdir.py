@@ -155,7 +155,12 @@ def _write(
     workdir: WorkDir, source: str, checkpoint: Checkpoint, imported: Imported, dtype: str, ignored: Sequence[str]
 ) -> dict[str, Any]:
     config = _configuration(source, imported)
-    model = create_model(imported.model, dtype=dtype, **config.model)
+    try:
+        model = create_model(imported.model, dtype=dtype, **config.model)
+    except InputError as error:
+        raise InputError(
+            f"{checkpoint.config_file} describes a {imported.model} that cannot be made: {error}"
+        ) from None
     _set_weights(model, imported)
     if type(checkpoint) is Checkpoint:
         check_every_key(checkpoint, without_influence_in(checkpoint.config["model_type"]), ignored)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo.checkpoints.checkpoint import Checkpoint
-from zoo.checkpoints.tokenizers import added_tokens_of, content_of, model_kind, tokenizer_config
+from zoo.checkpoints.tokenizers import added_tokens_of, content_of, model_kind, special_names, tokenizer_config
 from zoo.checkpoints.vocabulary import Arrangement
 from zoo.errors import InputError
 from zoo.text import ByteLevelBPETokenizer
@@ -50,7 +50,7 @@ def byte_level(checkpoint: Checkpoint, order: Arrangement, special: Collection[i
     if (path := checkpoint.path / DESCRIBED).is_file():
         tokenizer = described_byte_level(path, checkpoint.json(DESCRIBED), order, special)
     else:
-        described, files = _older_files(checkpoint)
+        described, files = _older_files(checkpoint, order)
         tokenizer = described_byte_level(checkpoint.path / "vocab.json", described, order, special, files)
     if tokenizer_config(checkpoint).get("add_prefix_space"):
         raise InputError(
@@ -65,7 +65,7 @@ _WORDS_OF = {**dict.fromkeys(("GPT2Tokenizer", "RobertaTokenizer", "BartTokenize
 _CLASSES = {"qwen2": _QWEN, "qwen3": _QWEN}
 
 
-def _older_files(checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str, Path]]:
+def _older_files(checkpoint: Checkpoint, order: Arrangement) -> tuple[dict[str, Any], dict[str, Path]]:
     """Returns what `tokenizer.json` would contain for `vocab.json` and `merges.txt`, and the file of each added token.
 
     The class of the tokenizer decides how texts are split into words.
@@ -85,7 +85,12 @@ def _older_files(checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str, Path
         for token in (config.get("added_tokens_decoder") or {}).values()
         if isinstance(token, dict)
     }
-    tokens = {token: (path, index, is_special) for path, token, index, is_special in added_tokens_of(checkpoint)}
+    # Without flags, tokens are special if another file names them; those that begin and end texts are so here, too.
+    special, ours = special_names(checkpoint), order.original_ids[: END + 1]
+    tokens = {
+        token: (path, index, is_special if token in flags else token in special or index in ours)
+        for path, token, index, is_special in added_tokens_of(checkpoint)
+    }
     described = {
         "normalizer": {"type": "NFC"} if kind == _QWEN else None,
         "pre_tokenizer": _steps(_WORDS_OF[kind]),

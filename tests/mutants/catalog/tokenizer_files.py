@@ -126,4 +126,11 @@ MUTANTS: list[Mutant] = [
         "if False:",
         _REFUSED,
     ),
+    Mutant(
+        "every added token without flags that looks special is special",
+        "zoo/checkpoints/byte_level_tokenizers.py",
+        "is_special if token in flags else token in special or index in ours",
+        "is_special",
+        (f"{_TESTS}test_added_tokens_without_flags_are_special_only_if_another_file_names_them",),
+    ),
 ]

@@ -89,6 +89,18 @@ def test_words_of_a_qwen_are_those_of_its_class_if_no_file_describes_them(tmp_pa
     refused(f"hf:{path.parent}", tmp_path / "run", "tokenizer_class", "Qwen2Tokenizer", "'GPT2Tokenizer'")
 
 
+def test_added_tokens_without_flags_are_special_only_if_another_file_names_them(tmp_path):
+    path = checkpoints.copy("older/gpt2", tmp_path / "checkpoint") / CONFIG
+    content = json.loads(path.read_text(encoding="utf-8"))
+    del content["added_tokens_decoder"]
+    path.write_text(json.dumps(content), encoding="utf-8")
+    _, read = read_checkpoint(f"hf:{path.parent}")
+    tokenizer, expected = read.tokenizers["text"], checkpoints.expected("older/gpt2")
+    rows = tokenizer.encode([*expected["texts"], "<|pad|>[SYS]"])
+    rows = [[tokenizer.original_ids[i] for i in row] for row in rows]
+    assert rows[:-1] == expected["token_ids"] and not {290, 291} & {*rows[-1]}
+
+
 def test_spaces_before_punctuation_are_cleaned_up_as_the_file_says(tmp_path):
     cleaned, kept = "a man, it's", "a man , it 's"
     for family, cleans, expected in (
