@@ -19,6 +19,7 @@ from zoo.checkpoints.tokenizers import (
     adding_step,
     content_of,
     has_byte_pieces,
+    model_of,
     reordered_subwords,
     special_names,
     template_parts,
@@ -52,7 +53,7 @@ def text_tokenizer(checkpoint: Checkpoint, order: Arrangement) -> Tokenizer:
 def unknown_id(checkpoint: Checkpoint) -> int | None:
     """Returns the id of the unknown token of a decoder, which byte-level tokenizers lack."""
     if (checkpoint.path / _MODEL).is_file():
-        return unknown_of((checkpoint.path / _MODEL).read_bytes())
+        return unknown_of(model_of(checkpoint, _MODEL))
     if not _has_bytes(checkpoint):
         return None
     model = checkpoint.json(DESCRIBED)["model"]

@@ -64,8 +64,10 @@ class SafetensorsFile:
                 raise InputError(f"{path} is no safetensors file, or is cut off: its header does not fit into it.")
             try:
                 header = json.loads(file.read(length))
-            except ValueError:
-                raise InputError(f"{path} is no safetensors file: its header is no JSON.") from None
+            except (ValueError, RecursionError):
+                header = None
+            if not isinstance(header, dict):
+                raise InputError(f"{path} is no safetensors file: its header is no JSON with tensors by name.")
         self._first, self._size = 8 + length, size
         self._entries: dict[str, Any] = {name: entry for name, entry in header.items() if name != "__metadata__"}
 

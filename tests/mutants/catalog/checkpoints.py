@@ -37,8 +37,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "only the first file that an index names is read",
         "zoo/checkpoints/checkpoint.py",
-        'sorted(set(self.json(_INDEX)["weight_map"].values()))',
-        'sorted(set(self.json(_INDEX)["weight_map"].values()))[:1]',
+        "sorted({*names.values()})",
+        "sorted({*names.values()})[:1]",
         _BAD,
     ),
     Mutant(
@@ -359,8 +359,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "of several ends only the first one ends a text",
         "zoo/checkpoints/checkpoint.py",
-        "        return ends\n\n    def _generation_value(",
-        "        return ends[:1]\n\n    def _generation_value(",
+        "return list(dict.fromkeys(ends))",
+        "return list(dict.fromkeys(ends))[:1]",
         ("tests/training/importing/test_llama.py::test_each_of_several_ends_ends_a_text",),
     ),
     Mutant(

@@ -51,6 +51,11 @@ UNSUPPORTED = [
     ("gpt2", CONFIG, {"added_tokens_decoder": {"309": {"content": "ein"}}}, "'ein'", "310", "309"),
     ("gpt2", CONFIG, {"added_tokens_decoder": {"311": {"content": "<end>", "special": True}}}, "'<end>'", "310", "311"),
     ("gpt2", "added_tokens.json", {"horse": 311}, "'horse'", "310", "311"),
+    ("llama", CONFIG, {"added_tokens_decoder": {"260": {"content": "an"}}}, "added_tokens_decoder", "'an'"),
+    ("marian", CONFIG, {"added_tokens_decoder": {"4": {"content": "o"}}}, "added_tokens_decoder", "'o'"),
+    ("marian", CONFIG, {"added_tokens_decoder": {"97": {"content": "horse"}}}, "added_tokens_decoder", "'horse'"),
+    ("m2m_100", CONFIG, {"added_tokens_decoder": {"5": {"content": "an"}}}, "added_tokens_decoder", "'an'"),
+    ("bert", CONFIG, {"added_tokens_decoder": {"70": {"content": "man"}}}, "added_tokens_decoder", "'man'"),
 ]
 
 
