@@ -33,6 +33,7 @@ _RULES = {
 _PATTERNS = {rule: pattern for pattern, rule in _RULES.items()}
 _LEVELS = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
 _DIGITS = {"type": "Digits", "individual_digits": True}
+_ADDED = "added tokens (added_tokens or added_tokens_decoder)"
 _UNTRIMMED = dict.fromkeys(("single_word", "lstrip", "rstrip"), False)
 
 
@@ -205,12 +206,12 @@ def _check_added(
         )
     if token["special"] and text in merged:
         raise InputError(
-            f"{path}: special of added tokens must be false for a piece that a merge results in. "
+            f"{path}: special of {_ADDED} must be false for a piece that a merge results in. "
             f"Received: {text!r} with special=true."
         )
     if not token["special"] and (trimmed := [key for key in _UNTRIMMED if token.get(key)]):
         raise InputError(
-            f"{path}: {trimmed[0]} of added tokens must be false unless they are special. "
+            f"{path}: {trimmed[0]} of {_ADDED} must be false unless they are special. "
             f"Received: {text!r} with {trimmed[0]}=true."
         )
 

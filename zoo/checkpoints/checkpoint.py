@@ -2,7 +2,6 @@
 
 import functools
 import json
-import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -73,13 +72,14 @@ class Checkpoint:
         return config
 
     def _open(self) -> list[Path]:
-        if (self.path / _INDEX).is_file():
-            names = self.json(_INDEX).get("weight_map")
-            if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
-                raise InputError(f"{self.path / _INDEX}: weight_map must have a file for each tensor.")
-            files = [self.path / name for name in sorted({*names.values()})]
-        elif (self.path / _SINGLE).is_file():
+        if (self.path / _SINGLE).is_file():  # before others, as in `transformers`
             files = [self.path / _SINGLE]
+        elif (self.path / _INDEX).is_file():
+            names = self.json(_INDEX).get("weight_map")
+            named = [*names.values()] if isinstance(names, dict) else [None]
+            if not all(isinstance(file, str) and file == Path(file).name for file in named):
+                raise InputError(f"{self.path / _INDEX}: weight_map must have a file of this folder for each tensor.")
+            files = [self.path / file for file in sorted({*named})]
         elif (self.path / _PICKLED).is_file():
             self._open_pickled(self.path / _PICKLED)
             return [self.path / _PICKLED]
@@ -91,6 +91,8 @@ class Checkpoint:
             check_content(path)
             opened = SafetensorsFile(path)
             for name in opened.names():
+                if name in self._tensors:
+                    raise InputError(f"{path}: {name} is in {self._tensors[name][0].name}, too. Leave one of them out.")
                 self._tensors[name] = path, opened.shape(name), functools.partial(opened.read, name)
         return files
 
@@ -323,7 +325,7 @@ class Checkpoint:
 def _mistaken(value: Any, default: Any) -> str:
     """Returns what a value must be, from the type of its default; empty if it is that, or null."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if is_number and not (math.isfinite(value) and abs(value) < _LARGEST):
+    if is_number and not abs(value) < _LARGEST:  # nor NaN
         return f"a number below {_LARGEST:,}"
     if value is None or default is None:
         return ""

@@ -37,8 +37,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "only the first file that an index names is read",
         "zoo/checkpoints/checkpoint.py",
-        "sorted({*names.values()})",
-        "sorted({*names.values()})[:1]",
+        "sorted({*named})",
+        "sorted({*named})[:1]",
         _BAD,
     ),
     Mutant(
@@ -413,5 +413,12 @@ MUTANTS: list[Mutant] = [
         "if tied and self.has(logits)",
         "if False and self.has(logits)",
         ("tests/training/importing/test_llama.py::test_a_table_that_is_tied_and_there_twice_must_be_one",),
+    ),
+    Mutant(
+        "of a tensor in two files the last one is read",
+        "zoo/checkpoints/checkpoint.py",
+        "if name in self._tensors:\n                    raise",
+        "if False:\n                    raise",
+        ("tests/zoo/checkpoints/test_json_types.py::test_a_tensor_in_two_files_is_refused",),
     ),
 ]

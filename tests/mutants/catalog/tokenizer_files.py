@@ -158,8 +158,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "numbers of a configuration may be infinite",
         "zoo/checkpoints/checkpoint.py",
-        "math.isfinite(value) and",
-        "True and",
+        "if is_number and not abs(value) < _LARGEST:",
+        "if False:",
         (_TYPES,),
     ),
     Mutant(

@@ -11,6 +11,7 @@ from zoo.text.word_splits import GPT4, SINGLE_DIGITS
 
 METASPACE = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always", "split": False}
 CONFIG, DESCRIBED = "tokenizer_config.json", "tokenizer.json"
+KEY = "added_tokens_decoder"
 UNSUPPORTED = [
     ("older/llama", CONFIG, {"add_eos_token": True}, "add_eos_token"),
     ("gemma2", DESCRIBED, {"pre_tokenizer": METASPACE}, "pre_tokenizer", "no space", "add_prefix_space"),
@@ -46,8 +47,8 @@ UNSUPPORTED = [
     ("roberta", "special_tokens_map.json", {"cls_token": "<new>"}, "cls_token", "<s>", "'<new>'"),
     ("roberta", CONFIG, {"mask_token": "man"}, "mask_token", "'man'"),
     ("qwen3", CONFIG, {"added_tokens_decoder": {"9": {"content": "horse"}}}, "added_tokens_decoder", "'horse'"),
-    ("gpt2", CONFIG, {"added_tokens_decoder": {"310": {"content": "ein", "lstrip": True}}}, "lstrip", "'ein'"),
-    ("gpt2", CONFIG, {"added_tokens_decoder": {"310": {"content": "ein", "special": True}}}, "special", "'ein'"),
+    ("gpt2", CONFIG, {"added_tokens_decoder": {"310": {"content": "ein", "lstrip": True}}}, "lstrip", KEY, "'ein'"),
+    ("gpt2", CONFIG, {"added_tokens_decoder": {"310": {"content": "ein", "special": True}}}, "special", KEY, "'ein'"),
     ("gpt2", CONFIG, {"added_tokens_decoder": {"309": {"content": "ein"}}}, "'ein'", "310", "309"),
     ("gpt2", CONFIG, {"added_tokens_decoder": {"311": {"content": "<end>", "special": True}}}, "'<end>'", "310", "311"),
     ("gpt2", "added_tokens.json", {"horse": 311}, "'horse'", "310", "311"),

@@ -2,11 +2,13 @@
 
 import itertools
 import json
+import shutil
 
 import pytest
 from support import checkpoints
 
 from training.importing.workdir import import_checkpoint, read_checkpoint
+from zoo.checkpoints.checkpoint import Checkpoint
 from zoo.checkpoints.json_types import mistakes
 from zoo.errors import InputError
 
@@ -59,6 +61,24 @@ def test_a_model_that_cannot_be_made_names_its_file(tmp_path):
         import_checkpoint(f"hf:{folder}", tmp_path / "run")
 
 
+def tensors(header):
+    """Returns a file of tensors without their values."""
+    written = json.dumps(header).encode()
+    return len(written).to_bytes(8, "little") + written
+
+
+def test_a_tensor_in_two_files_is_refused(tmp_path):
+    folder = checkpoints.copy("gpt2", tmp_path / "checkpoint")
+    index = {"weight_map": {"a": "first.safetensors", "b": "second.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
+    assert [*Checkpoint(folder).checksums()] == ["model.safetensors"]  # transformers prefers it to the index
+    for name in ("first", "second"):
+        shutil.copy(folder / "model.safetensors", folder / f"{name}.safetensors")
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(InputError, match=r"second\.safetensors: transformer\..* first\.safetensors"):
+        read_checkpoint(f"hf:{folder}")
+
+
 def test_files_that_contain_something_else_are_named(subtests, tmp_path):
     index = "model.safetensors.index.json"
     header = (2).to_bytes(8, "little")
@@ -72,7 +92,11 @@ def test_files_that_contain_something_else_are_named(subtests, tmp_path):
             ("gpt2", index, b"{}"),
             ("gpt2", index, b'{"weight_map": {"a": 3}}'),
             ("gpt2", index, b'{"weight_map": {"a": "none.safetensors"}}'),
+            ("gpt2", index, b'{"weight_map": {"a": "../0/model.safetensors"}}'),
             ("gpt2", "model.safetensors", header + b"[]"),
+            ("gpt2", "model.safetensors", tensors({"a": {"dtype": "F32", "shape": [2]}})),
+            ("gpt2", "model.safetensors", tensors({"a": {"dtype": "F32", "shape": [-2], "data_offsets": [0, 8]}})),
+            ("gpt2", "model.safetensors", tensors({"a": [1]})),
             ("minilm", "modules.json", b"{}"),
             ("llama", "tokenizer.model", b""),
             ("llama", "tokenizer.model", POINTER),
@@ -80,6 +104,8 @@ def test_files_that_contain_something_else_are_named(subtests, tmp_path):
         )
     ):
         path = checkpoints.copy(family, tmp_path / str(number)) / name
+        if name == index:
+            (path.parent / "model.safetensors").unlink()
         path.write_bytes(content)
         with subtests.test(f"{name}: {content[:30]!r}"), pytest.raises(InputError) as raised:
             read_checkpoint(f"hf:{path.parent}")
