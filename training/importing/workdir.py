@@ -48,8 +48,8 @@ def open_source(source: str) -> Checkpoint:
         checkpoint = Checkpoint(folder, revision=folder.name)
     else:
         checkpoint = SOURCES[kind](Path(path))
-    if not isinstance(kind := checkpoint.config.get("model_type"), str):
-        raise InputError(f"{checkpoint.path / 'config.json'} has no model_type. Received: {kind!r}.")
+    if not isinstance(model_type := checkpoint.config.get("model_type"), str):
+        raise InputError(f"{checkpoint.path / 'config.json'} has no model_type. Received: {model_type!r}.")
     return checkpoint
 
 

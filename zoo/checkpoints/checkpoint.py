@@ -76,7 +76,7 @@ class Checkpoint:
             files = [self.path / _SINGLE]
         elif (self.path / _INDEX).is_file():
             names = self.json(_INDEX).get("weight_map")
-            named = [*names.values()] if isinstance(names, dict) else [None]
+            named: list[Any] = [*names.values()] if isinstance(names, dict) else [None]
             if not all(isinstance(file, str) and file == Path(file).name for file in named):
                 raise InputError(f"{self.path / _INDEX}: weight_map must have a file of this folder for each tensor.")
             files = [self.path / file for file in sorted({*named})]
@@ -113,7 +113,7 @@ class Checkpoint:
         for name, tensor in tensors.items():
             self._tensors[name] = path, tuple(tensor.shape), functools.partial(_to_numpy, tensor)
 
-    def json(self, name: str, kind: type = dict) -> Any:
+    def json(self, name: str, kind: type[dict[str, Any]] | type[list[Any]] = dict) -> Any:
         """Returns the content of a JSON file of the folder.
 
         Args:
@@ -135,7 +135,7 @@ class Checkpoint:
         if not isinstance(content, kind):
             described = "an object with keys" if kind is dict else "a list"
             raise InputError(f"{path} must contain {described}. Received: {content!r:.100}.")
-        for key, value, expected in mistakes(name, content) if kind is dict else ():
+        for key, value, expected in mistakes(name, content) if isinstance(content, dict) else ():
             raise InputError(f"{path}: {key} must be {expected}. Received: {value!r:.100}.")
         return content
 

@@ -188,8 +188,8 @@ def m2m_tokenizer(checkpoint: Checkpoint, order: Arrangement, size: int) -> tupl
     names = {i: f"__{code}__" for code, i in codes.items()}
     pieces = {i: piece for piece, i in vocabulary.items()}
     table = {**pieces, **names}
-    for path, token, index, special in added_tokens_of(checkpoint):
-        if table.get(index) != token or (index in pieces and not (special or index in NAMES)):
+    for path, token, index, is_special in added_tokens_of(checkpoint):
+        if table.get(index) != token or (index in pieces and not (is_special or index in NAMES)):
             raise added_token_error(path, token)
     controls = [ours for ours, i in enumerate(order.original_ids) if ours > UNKNOWN and (i not in pieces or i in NAMES)]
     texts = order.pieces([table.get(i, UNUSED) for i in range(size)])

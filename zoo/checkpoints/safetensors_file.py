@@ -104,9 +104,10 @@ def _is_entry(entry: Any) -> bool:
     """Returns whether the header describes a tensor by this."""
     if not isinstance(entry, dict) or not isinstance(entry.get("dtype"), str):
         return False
-    shape, places = (entry.get(key) for key in ("shape", "data_offsets"))
-    lists = isinstance(shape, list) and isinstance(places, list) and len(places) == 2
-    return lists and all(type(number) is int and number >= 0 for number in (*shape, *places))
+    shape, places = entry.get("shape"), entry.get("data_offsets")
+    if not isinstance(shape, list) or not isinstance(places, list) or len(places) != 2:
+        return False
+    return all(type(number) is int and number >= 0 for number in (*shape, *places))
 
 
 def widened(values: np.ndarray, bfloat16: bool) -> np.ndarray:

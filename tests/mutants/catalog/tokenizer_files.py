@@ -165,7 +165,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "values of tokenizer files may have any type",
         "zoo/checkpoints/checkpoint.py",
-        "mistakes(name, content) if kind is dict else ()",
+        "mistakes(name, content) if isinstance(content, dict) else ()",
         "()",
         (_TYPES,),
     ),
