@@ -135,7 +135,6 @@ def test_every_key_with_each_type_of_value_is_read_or_refused_in_one_line(family
                 read_checkpoint(f"hf:{folder}")
             except InputError as error:
                 assert str(folder) in str(error) and "\n" not in str(error), (path.name, key, value)
-                assert "of the wrong type (" not in str(error), (path.name, key, value, str(error))
         path.write_text(written, encoding="utf-8")
 
 
