@@ -112,6 +112,8 @@ def _write_onnx(path: Path, written: WorkDir) -> int:
     WorkDir(path).copy_to(written)
     names = ("pad", "start", "end", "unknown")
     write_onnx(run.model, run.spec.task, written.path, {name: getattr(vocabulary, name.upper()) for name in names})
+    for file in sorted(written.path.glob("*onnx*")):
+        written.store_checksum(file)
     return len(run.model.weights)
 
 

@@ -23,6 +23,8 @@ from zoo.layers.attention.wide_state import states_as_floats
 
 TOLERANCE = 1e-4
 """The largest difference between ONNX Runtime and Keras."""
+LARGEST_FILE = 3 * 2**29
+"""Size of the weights in bytes above which they stand in a file of their own, since ONNX files hold at most 2 GB."""
 
 # Batch size, length and capacity of a cache, all unequal to those of `TRACED[0]`, by which the graph is made.
 _COMPARED = [(1, 5, 9), (4, 12, 17), (5, 3, 6)]
@@ -46,7 +48,7 @@ def write_onnx(model: keras.Model, task: str, folder: Path, special_ids: Mapping
     """Writes a model as ONNX files, after a comparison with Keras, and `onnx.json`, which describes how to call them.
 
     The files are `encode.onnx` and `step.onnx` for a translator, `step.onnx` for a language model and `model.onnx` for
-    other models; see `export.parts.model_parts`.
+    other models; see `export.parts.model_parts`. Weights of more than `LARGEST_FILE` bytes are in `NAME.onnx.data`.
 
     Args:
         model: The model.
@@ -105,7 +107,7 @@ def _write_part(model: keras.Model, part: Part, path: Path) -> dict[str, Any]:
         verbose=False,
     )
     assert program is not None, "dynamo=True returns a program"
-    program.save(path)
+    data = _save(program, path, sum(weight.value.nbytes for weight in model.weights))
     options = SessionOptions()
     options.log_severity_level = 4  # its errors are raised
     session = InferenceSession(path, options, providers=["CPUExecutionProvider"])
@@ -124,7 +126,21 @@ def _write_part(model: keras.Model, part: Part, path: Path) -> dict[str, Any]:
         "inputs": inputs,
         "outputs": [_described(name, outputs[name], shapes[name], axes) for name in outputs],
         "largest_difference": difference,
+        **({"external_data": data} if data else {}),
     }
+
+
+def _save(program: Any, path: Path, size: int) -> str:
+    """Writes a file; returns the name of the file of its weights, empty if they are in the same file.
+
+    Args:
+        program: The exported program.
+        path: The file.
+        size: The size of the weights in bytes.
+    """
+    is_large = size > LARGEST_FILE
+    program.save(path, external_data=is_large)
+    return f"{path.name}.data" if is_large else ""
 
 
 def _answers(part: Part, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -111,6 +111,10 @@ class WorkDir:
             sha256 = checksum(temporary)
         self._store_checksum(path, sha256)
 
+    def store_checksum(self, path: Path) -> None:
+        """Stores the checksum of a file that others wrote into the directory."""
+        self._store_checksum(path, checksum(path))
+
     def copy_to(self, other: "WorkDir") -> None:
         """Copies configuration, tokenizers and model card to another directory."""
         for path in (self.config, self.data, self.model_card, *sorted(self.tokenizers.glob("*"))):

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.parity.outcomes import FILES
 from benchmarks.runner.command import CommandParser
 
 PACKAGES = ("tensorflow", "torch", "transformers", "tokenizers", "ctranslate2", "babel")
@@ -29,18 +30,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_count("lines", None, "about as many of these lines, evenly spread")
     parser.add_argument("--family", default="*", metavar="PATTERN", help="only families with a matching name")
-    parser.add_argument("--only", choices=("ids",), help="tokenizers alone; writes no page without --output")
+    parser.add_argument(
+        "--only",
+        choices=("ids", *FILES),
+        help="ids: tokenizers alone; writes no page without --output. With --mutate the file to change; ids: all but "
+        "config.json",
+    )
     parser.add_argument(
         "--mutate",
         action="store_true",
         help="change every key of config.json, every step of tokenizer.json and every key of tokenizer_config.json and "
-        "special_tokens_map.json instead (with --only ids all but the first): ours must agree with the reference, or "
-        "refuse the change by name",
+        "special_tokens_map.json instead: ours must agree with the reference, or refuse the change by name",
     )
     parser.add_fresh()
     parser.add_argument("--quick", action="store_true", help="a tenth of the inputs; writes no page")
     parser.add_output("file to write the tables into (docs/parity.md)")
     options = parser.parse_args(arguments)
+    if options.only in FILES and not options.mutate:
+        parser.error(f"--only {options.only} requires --mutate. Without it, --only is ids")
     parser.require(*PACKAGES)
     if not options.pretrained.is_dir():
         parser.error(f"--pretrained must be a folder. Received: {options.pretrained}")
@@ -54,9 +61,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     chosen = parser.choose("family", options.family, FAMILIES, lambda family: family.name)
     if options.mutate:
-        from benchmarks.parity.mutate import FILES, mutate
+        from benchmarks.parity.mutate import mutate
 
-        files = [name for name in FILES if name != "config.json" or not options.only]
+        files = [options.only] if options.only in FILES else FILES[1:] if options.only else FILES
         return mutate(options.pretrained, chosen, files, options.output)
     from benchmarks.parity.command import run
 

@@ -2,16 +2,15 @@
 
 import functools
 import tempfile
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.parity import mutations, tokenizer_config_mutations, tokenizer_mutations
 from benchmarks.parity.families import Family
-from benchmarks.parity.mutations import UNNAMED, WRONG
+from benchmarks.parity.outcomes import WRONG, settled, table
 from benchmarks.runner.command import write
 
-FILES = {
+_OUTCOMES = {
     "config.json": mutations.run,
     "tokenizer.json": tokenizer_mutations.run,
     **{
@@ -35,21 +34,9 @@ def mutate(pretrained: Path, families: Sequence[Family], files: Sequence[str], o
     for family in (family for family in families if family.source == "hf"):
         for name in files:
             with tempfile.TemporaryDirectory() as folder:
-                outcomes = FILES[name](family, pretrained, Path(folder))
+                outcomes = settled(family.name, name, _OUTCOMES[name](family, pretrained, Path(folder)))
             if outcomes:
                 tables.append(table(f"{family.name}, {name}", outcomes))
                 print(tables[-1], flush=True)
     write("\n".join(tables), output)
     return int(any(WRONG in text for text in tables))
-
-
-def table(family: str, outcomes: list[tuple[str, str, str]]) -> str:
-    """Returns the outcomes as Markdown: their numbers, and those that are wrong or do not name the key."""
-    counts = Counter(outcome.partition(":")[0] for *_, outcome in outcomes)
-    parts = ", ".join(f"{count} {name}" for name, count in counts.most_common())
-    bad = [row for row in outcomes if row[2].startswith((WRONG, UNNAMED))]
-    lines = [f"**{family}**: {len(outcomes)} changes: {parts}.", ""]
-    if bad:
-        lines += ["| key | changed to | outcome |", "|---|---|---|"]
-        lines += [f"| `{key}` | `{value}` | {outcome} |" for key, value, outcome in bad] + [""]
-    return "\n".join(lines)

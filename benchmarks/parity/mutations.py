@@ -19,18 +19,12 @@ import torch
 from benchmarks.parity.families import Family
 from benchmarks.parity.hugging_face import functions
 from benchmarks.parity.measure import Comparison
+from benchmarks.parity.outcomes import AGREE, FAILS, REFUSED, UNNAMED, WRONG
 from benchmarks.parity.reference import MAX_LENGTH, Reference
 from training.importing.workdir import import_checkpoint
 from zoo.errors import InputError
 
 TEXTS = ["A man rides a horse.", "the", "It is late, and they will say so: 25 times", "two"]
-AGREE, REFUSED, UNNAMED, FAILS, WRONG = (
-    "agree",
-    "refused by name",
-    "refused without the key",
-    "reference fails",
-    "WRONG",
-)
 LEFT_OUT: Any = object()
 _NEAR = 1e-4
 _ACTIVATIONS = ("relu", "gelu", "gelu_new", "silu", "tanh")

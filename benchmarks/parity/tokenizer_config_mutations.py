@@ -16,7 +16,8 @@ from typing import Any
 from benchmarks.parity.families import Family
 from benchmarks.parity.inputs import sentences
 from benchmarks.parity.measure import Ids
-from benchmarks.parity.mutations import AGREE, FAILS, LEFT_OUT, REFUSED, UNNAMED, WRONG, outcomes_of, with_change
+from benchmarks.parity.mutations import LEFT_OUT, outcomes_of, with_change
+from benchmarks.parity.outcomes import AGREE, FAILS, REFUSED, UNNAMED, WRONG
 from benchmarks.parity.reference import Reference
 from training.importing.workdir import read_checkpoint
 from zoo.errors import InputError

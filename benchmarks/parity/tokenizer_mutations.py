@@ -12,7 +12,8 @@ from typing import Any
 
 from benchmarks.parity.families import Family
 from benchmarks.parity.measure import Comparison
-from benchmarks.parity.mutations import AGREE, FAILS, LEFT_OUT, WRONG, outcomes_of, refused, with_change
+from benchmarks.parity.mutations import LEFT_OUT, outcomes_of, refused, with_change
+from benchmarks.parity.outcomes import AGREE, FAILS, WRONG
 from benchmarks.parity.reference import Reference
 
 FILE = "tokenizer.json"

@@ -16,29 +16,33 @@ from export import onnx
 from export.convert import main
 from training.importing.workdir import import_checkpoint
 from zoo.errors import InputError
+from zoo.workdir import WorkDir
 
 IDS = np.random.default_rng(0).integers(4, 10, size=(6, 9)).astype("int32")
 IDS[1, 3:] = 0  # padding
 
 
-def convert(workdir, out):
+def convert(workdir, out, start=("-m", "export.convert")):
     """Runs the command on PyTorch; returns its status, its output and its errors."""
     environment = {**os.environ, "KERAS_BACKEND": "torch"}
-    command = [sys.executable, "-m", "export.convert", str(workdir), "--to", f"onnx:{out}"]
+    command = [sys.executable, *start, str(workdir), "--to", f"onnx:{out}"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     return done.returncode, done.stdout, done.stderr
 
 
-def converted(workdir, out):
+def converted(workdir, out, start=("-m", "export.convert")):
     """Returns sessions by the name of their file, and what `onnx.json` says about each file."""
     runtime = pytest.importorskip("onnxruntime")
-    status, written, errors = convert(workdir, out)
+    status, written, errors = convert(workdir, out, start)
     assert status == 0, errors
     assert json.loads(written)["kind"] == "onnx"
     assert (out / "config.json").is_file() and (out / "tokenizers").is_dir()
     described = json.loads((out / "onnx.json").read_text())
     assert described["special_ids"] == {"pad": 0, "start": 1, "end": 2, "unknown": 3}
     files = described["files"]
+    WorkDir(out).check(*files, "onnx.json")
+    sums = json.loads((out / "checksums.json").read_text(encoding="utf-8"))
+    assert {"onnx.json", *files} <= sums.keys()
     sessions = {name: runtime.InferenceSession(out / name) for name in files}
     for name, session in sessions.items():
         assert [value["name"] for value in files[name]["inputs"]] == [value.name for value in session.get_inputs()]
@@ -71,6 +75,31 @@ def test_a_classifier(tmp_path, labelled_workdir, labelled_run):
         ids = IDS[:rows, :length]
         [logits] = sessions["model.onnx"].run(["logits"], {"tokens": ids})
         np.testing.assert_allclose(logits, labelled_run.model({"tokens": ids}), atol=1e-4)
+
+
+@pytest.mark.nightly
+def test_weights_that_are_too_large_for_a_file_stand_beside_it(tmp_path, labelled_workdir, labelled_run):
+    limited = "from export import convert, onnx; onnx.LARGEST_FILE = 100; raise SystemExit(convert.command())"
+    sessions, files = converted(labelled_workdir, tmp_path / "out", ("-c", limited))
+    assert files["model.onnx"]["external_data"] == "model.onnx.data"
+    sums = json.loads((tmp_path / "out" / "checksums.json").read_text(encoding="utf-8"))
+    assert "model.onnx.data" in sums
+    size = sum(4 * np.prod(weight.shape) for weight in labelled_run.model.trainable_weights)
+    assert (tmp_path / "out" / "model.onnx.data").stat().st_size >= 0.9 * size
+    [logits] = sessions["model.onnx"].run(["logits"], {"tokens": IDS})
+    np.testing.assert_allclose(logits, labelled_run.model({"tokens": IDS}), atol=1e-4)
+
+
+def test_only_weights_above_the_limit_stand_beside_their_file(tmp_path):
+    class Program:
+        def save(self, path, external_data):
+            saved.append((path.name, external_data))
+
+    saved = []
+    assert onnx.LARGEST_FILE < 2**31
+    for size, data in [(onnx.LARGEST_FILE, ""), (onnx.LARGEST_FILE + 1, "step.onnx.data")]:
+        assert onnx._save(Program(), tmp_path / "step.onnx", size) == data
+    assert saved == [("step.onnx", False), ("step.onnx", True)]
 
 
 @pytest.mark.nightly

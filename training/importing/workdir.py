@@ -48,8 +48,8 @@ def open_source(source: str) -> Checkpoint:
         checkpoint = Checkpoint(folder, revision=folder.name)
     else:
         checkpoint = SOURCES[kind](Path(path))
-    if "model_type" not in checkpoint.config:
-        raise InputError(f"{checkpoint.path / 'config.json'} has no model_type.")
+    if not isinstance(model_type := checkpoint.config.get("model_type"), str):
+        raise InputError(f"{checkpoint.path / 'config.json'} has no model_type. Received: {model_type!r}.")
     return checkpoint
 
 
@@ -108,7 +108,16 @@ def read_checkpoint(source: str, languages: Mapping[str, str] | None = None) -> 
     """
     checkpoint = open_source(source)
     checkpoint.languages |= languages or {}
-    imported = get_family(checkpoint.config["model_type"])(checkpoint)
+    try:
+        imported = get_family(checkpoint.config["model_type"])(checkpoint)
+    except InputError as error:
+        named = str(checkpoint.path) in str(error)
+        raise error if named else InputError(f"{checkpoint.config_file}: {error}") from None
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        raise InputError(
+            f"{checkpoint.path}: config.json or a file of the tokenizer is damaged, or has a value of the wrong type "
+            f"({type(error).__name__}: {error})."
+        ) from error
     _check_languages(source, languages or {}, checkpoint.has_languages)
     if type(checkpoint) is Checkpoint:
         task = get_spec(imported.model).task
@@ -155,7 +164,12 @@ def _write(
     workdir: WorkDir, source: str, checkpoint: Checkpoint, imported: Imported, dtype: str, ignored: Sequence[str]
 ) -> dict[str, Any]:
     config = _configuration(source, imported)
-    model = create_model(imported.model, dtype=dtype, **config.model)
+    try:
+        model = create_model(imported.model, dtype=dtype, **config.model)
+    except InputError as error:
+        raise InputError(
+            f"{checkpoint.config_file} describes a {imported.model} that cannot be made: {error}"
+        ) from None
     _set_weights(model, imported)
     if type(checkpoint) is Checkpoint:
         check_every_key(checkpoint, without_influence_in(checkpoint.config["model_type"]), ignored)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo.checkpoints.checkpoint import Checkpoint
-from zoo.checkpoints.tokenizers import added_tokens_of, content_of, model_kind, tokenizer_config
+from zoo.checkpoints.tokenizers import added_tokens_of, content_of, model_kind, special_names, tokenizer_config
 from zoo.checkpoints.vocabulary import Arrangement
 from zoo.errors import InputError
 from zoo.text import ByteLevelBPETokenizer
@@ -33,6 +33,7 @@ _RULES = {
 _PATTERNS = {rule: pattern for pattern, rule in _RULES.items()}
 _LEVELS = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
 _DIGITS = {"type": "Digits", "individual_digits": True}
+_ADDED = "added tokens (added_tokens or added_tokens_decoder)"
 _UNTRIMMED = dict.fromkeys(("single_word", "lstrip", "rstrip"), False)
 
 
@@ -47,10 +48,11 @@ def byte_level(checkpoint: Checkpoint, order: Arrangement, special: Collection[i
     Raises:
         InputError: If the files are missing or contradict each other, or split text in an unsupported way.
     """
-    is_described = (checkpoint.path / DESCRIBED).is_file()
-    path = checkpoint.path / DESCRIBED if is_described else checkpoint.path
-    described = checkpoint.json(DESCRIBED) if is_described else _older_files(checkpoint)
-    tokenizer = described_byte_level(path, described, order, special)
+    if (path := checkpoint.path / DESCRIBED).is_file():
+        tokenizer = described_byte_level(path, checkpoint.json(DESCRIBED), order, special)
+    else:
+        described, files = _older_files(checkpoint, order)
+        tokenizer = described_byte_level(checkpoint.path / "vocab.json", described, order, special, files)
     if tokenizer_config(checkpoint).get("add_prefix_space"):
         raise InputError(
             f"{checkpoint.path / 'tokenizer_config.json'}: add_prefix_space must be false to be imported. "
@@ -64,8 +66,8 @@ _WORDS_OF = {**dict.fromkeys(("GPT2Tokenizer", "RobertaTokenizer", "BartTokenize
 _CLASSES = {"qwen2": _QWEN, "qwen3": _QWEN}
 
 
-def _older_files(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Returns what `tokenizer.json` would contain for `vocab.json` and `merges.txt` and the files of added tokens.
+def _older_files(checkpoint: Checkpoint, order: Arrangement) -> tuple[dict[str, Any], dict[str, Path]]:
+    """Returns what `tokenizer.json` would contain for `vocab.json` and `merges.txt`, and the file of each added token.
 
     The class of the tokenizer decides how texts are split into words.
     """
@@ -84,21 +86,31 @@ def _older_files(checkpoint: Checkpoint) -> dict[str, Any]:
         for token in (config.get("added_tokens_decoder") or {}).values()
         if isinstance(token, dict)
     }
-    tokens = {token: (index, is_special) for _, token, index, is_special in added_tokens_of(checkpoint)}
-    return {
+    # Without flags, tokens are special if another file names them; those that begin and end texts are so here, too.
+    special, ours = special_names(checkpoint), order.original_ids[: END + 1]
+    tokens = {
+        token: (path, index, is_special if token in flags else token in special or index in ours)
+        for path, token, index, is_special in added_tokens_of(checkpoint)
+    }
+    described = {
         "normalizer": {"type": "NFC"} if kind == _QWEN else None,
         "pre_tokenizer": _steps(_WORDS_OF[kind]),
         "decoder": _LEVELS,
         "model": {"type": "BPE", "vocab": vocabulary, "merges": merges},
         "added_tokens": [
             {**flags.get(token, {}), "id": index, "content": token, "special": is_special}
-            for token, (index, is_special) in tokens.items()
+            for token, (_, index, is_special) in tokens.items()
         ],
     }
+    return described, {token: path for token, (path, *_) in tokens.items()}
 
 
 def described_byte_level(
-    path: Path, described: Mapping[str, Any], order: Arrangement, special: Collection[int] = ()
+    path: Path,
+    described: Mapping[str, Any],
+    order: Arrangement,
+    special: Collection[int] = (),
+    files: Mapping[str, Path] | None = None,
 ) -> ByteLevelBPETokenizer:
     """Returns the byte-level tokenizer that a `tokenizer.json` describes.
 
@@ -107,6 +119,7 @@ def described_byte_level(
         described: The content of the file.
         order: Our order of the ids.
         special: Ids of special tokens, besides those that the file marks as special.
+        files: The files of added tokens, for the error. Default: `path` for all.
 
     Raises:
         InputError: If it is another kind of tokenizer, or splits text in an unsupported way.
@@ -132,16 +145,12 @@ def described_byte_level(
         )
     compose = normalizer.get("type") == "NFC"
     merges = [pair.split(" ") if isinstance(pair, str) else list(pair) for pair in model["merges"]]
-    tokens = described.get("added_tokens") or []
+    tokens, merged = described.get("added_tokens") or [], {*map("".join, merges)}
     for token in tokens:
-        if (index := model["vocab"].get(token["content"], token["id"])) != token["id"]:
-            raise InputError(
-                f"{path}: the id of {token['content']!r} must be {index} in added_tokens, as in model.vocab. "
-                f"Received: {token['id']}."
-            )
+        _check_added((files or {}).get(token["content"], path), token, model["vocab"], merged, max(order.original_ids))
     special = {*special, *(token["id"] for token in tokens if token["special"])}
     vocabulary = {**model["vocab"], **{token["content"]: token["id"] for token in tokens if token["special"]}}
-    added = _added_tokens(path, (token for token in tokens if not token["special"]), compose)
+    added = _added_tokens((token for token in tokens if not token["special"]), compose)
     options = {"compose": compose, "words": rule, "whole_words": bool(model.get("ignore_merges"))}
     return _byte_level_bpe(path, order, vocabulary, merges, special, added, options)
 
@@ -171,17 +180,49 @@ def _steps(rule: str) -> dict[str, Any]:
     return {"type": "Sequence", "pretokenizers": [split, {**_LEVELS, "use_regex": False}]}
 
 
-def _added_tokens(path: Path, tokens: Iterable[Mapping[str, Any]], compose: bool) -> list[AddedToken]:
+def _check_added(
+    path: Path, token: Mapping[str, Any], vocabulary: Mapping[str, int], merged: Collection[str], last: int
+) -> None:
+    """Checks that an added token is found in texts as ours are, and has an id of the vocabulary and of the model.
+
+    Args:
+        path: The file, for the error.
+        token: The token, as the file describes it.
+        vocabulary: The ids of the other pieces.
+        merged: The pieces that merges result in.
+        last: The last id of the model.
+
+    Raises:
+        InputError: If it is not.
+    """
+    text = token["content"]
+    if (index := vocabulary.get(text, token["id"])) != token["id"]:
+        raise InputError(
+            f"{path}: the id of {text!r} must be {index} in added_tokens, as in model.vocab. Received: {token['id']}."
+        )
+    if token["id"] > last:
+        raise InputError(
+            f"{path}: the model has no token for {text!r}, whose id is at most {last}. Received: {token['id']}."
+        )
+    if token["special"] and text in merged:
+        raise InputError(
+            f"{path}: special of {_ADDED} must be false for a piece that a merge results in. "
+            f"Received: {text!r} with special=true."
+        )
+    if not token["special"] and (trimmed := [key for key in _UNTRIMMED if token.get(key)]):
+        raise InputError(
+            f"{path}: {trimmed[0]} of {_ADDED} must be false unless they are special. "
+            f"Received: {text!r} with {trimmed[0]}=true."
+        )
+
+
+def _added_tokens(tokens: Iterable[Mapping[str, Any]], compose: bool) -> list[AddedToken]:
     """Returns the added tokens that are not special, with their original ids."""
     added = []
     for token in tokens:
-        if trimmed := [key for key in _UNTRIMMED if token.get(key)]:
-            raise InputError(
-                f"{path}: {trimmed[0]} of added tokens must be false unless they are special. "
-                f"Received: {token['content']!r} with {trimmed[0]}=true."
-            )
-        text = composed(token["content"]) if compose and token.get("normalized", True) else token["content"]
-        added.append(AddedToken(text, token["id"], token.get("normalized", True)))
+        is_composed = token.get("normalized", True)
+        text = composed(token["content"]) if compose and is_composed else token["content"]
+        added.append(AddedToken(text, token["id"], is_composed))
     return added
 
 
@@ -206,7 +247,10 @@ def _byte_level_bpe(
     texts = order.pieces([pieces.get(index, UNUSED) for index in range(size)])
     ours = {original: index for index, original in enumerate(order.original_ids)}
     added = [token._replace(token_id=ours[token.token_id]) for token in added if token.token_id not in special]
-    return ByteLevelBPETokenizer(texts, merges, controls, order.original_ids, added, **(options or {}))
+    try:
+        return ByteLevelBPETokenizer(texts, merges, controls, order.original_ids, added, **(options or {}))
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
 
 
 def byte_level_files(

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from zoo.checkpoints.json_types import mistakes
 from zoo.checkpoints.safetensors_file import SafetensorsFile
 from zoo.errors import InputError, unknown_name
 from zoo.workdir import checksum
@@ -16,6 +17,8 @@ _SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
 _PICKLED, _GENERATION = "pytorch_model.bin", "generation_config.json"
 _POINTER = b"version https://git-lfs.github.com/spec/"
 _ANY: Any = object()
+_LARGEST = 2**31
+"""No number of `config.json` that a family reads reaches this."""
 
 
 class Checkpoint:
@@ -69,10 +72,14 @@ class Checkpoint:
         return config
 
     def _open(self) -> list[Path]:
-        if (self.path / _INDEX).is_file():
-            files = [self.path / name for name in sorted(set(self.json(_INDEX)["weight_map"].values()))]
-        elif (self.path / _SINGLE).is_file():
+        if (self.path / _SINGLE).is_file():  # before others, as in `transformers`
             files = [self.path / _SINGLE]
+        elif (self.path / _INDEX).is_file():
+            names = self.json(_INDEX).get("weight_map")
+            named: list[Any] = [*names.values()] if isinstance(names, dict) else [None]
+            if not all(isinstance(file, str) and file == Path(file).name for file in named):
+                raise InputError(f"{self.path / _INDEX}: weight_map must have a file of this folder for each tensor.")
+            files = [self.path / file for file in sorted({*named})]
         elif (self.path / _PICKLED).is_file():
             self._open_pickled(self.path / _PICKLED)
             return [self.path / _PICKLED]
@@ -84,6 +91,8 @@ class Checkpoint:
             check_content(path)
             opened = SafetensorsFile(path)
             for name in opened.names():
+                if name in self._tensors:
+                    raise InputError(f"{path}: {name} is in {self._tensors[name][0].name}, too. Leave one of them out.")
                 self._tensors[name] = path, opened.shape(name), functools.partial(opened.read, name)
         return files
 
@@ -104,21 +113,31 @@ class Checkpoint:
         for name, tensor in tensors.items():
             self._tensors[name] = path, tuple(tensor.shape), functools.partial(_to_numpy, tensor)
 
-    def json(self, name: str) -> Any:
+    def json(self, name: str, kind: type[dict[str, Any]] | type[list[Any]] = dict) -> Any:
         """Returns the content of a JSON file of the folder.
 
+        Args:
+            name: The name of the file.
+            kind: The type of its content.
+
         Raises:
-            InputError: If it is missing or damaged.
+            InputError: If it is missing, damaged or of another type.
         """
         path = self.path / name
         if path.is_file():
             check_content(path)
         try:
-            return json.loads(path.read_text(encoding="utf-8"))
+            content = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise InputError(f"{path} is missing.") from None
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(f"{path} is damaged: {error}.") from None
+        if not isinstance(content, kind):
+            described = "an object with keys" if kind is dict else "a list"
+            raise InputError(f"{path} must contain {described}. Received: {content!r:.100}.")
+        for key, value, expected in mistakes(name, content) if isinstance(content, dict) else ():
+            raise InputError(f"{path}: {key} must be {expected}. Received: {value!r:.100}.")
+        return content
 
     def file(self, name: str) -> Path:
         """Returns the path of a file of the folder.
@@ -141,10 +160,13 @@ class Checkpoint:
             only: The one value that is supported. Default: any.
 
         Raises:
-            InputError: For another value than the supported one.
+            InputError: For another value than the supported one, or of another type than the default.
         """
         self.read_options.add(name)
-        value = self.config.get(name, self.defaults.get(name, default))
+        default = self.defaults.get(name, default)
+        value = self.config.get(name, default)
+        if expected := _mistaken(value, default):
+            raise InputError(f"{self.config_file}: {name} must be {expected}. Received: {value!r:.100}.")
         if only is not _ANY and value != only:
             raise InputError(f"{self.config_file}: {name} must be {only!r} to be imported. Received: {value!r}.")
         return value
@@ -161,10 +183,10 @@ class Checkpoint:
         file, value = self.config_file, self.option("eos_token_id", default)
         if (written := self._generation_value("eos_token_id")) is not None:
             file, value = self.path / _GENERATION, written
-        ends = list(dict.fromkeys(value if isinstance(value, list) else [value]))
+        ends = value if isinstance(value, list) else [value]
         if not ends or not all(isinstance(end, int) and not isinstance(end, bool) for end in ends):
             raise InputError(f"{file}: eos_token_id must be the id of a token, or several. Received: {value!r}.")
-        return ends
+        return list(dict.fromkeys(ends))
 
     def _generation_value(self, name: str) -> Any:
         """Returns a value of `generation_config.json`, or `None` if it is missing."""
@@ -298,6 +320,22 @@ class Checkpoint:
         head = path.read_text(encoding="utf-8", errors="replace").split("---")[1:2] if path.is_file() else []
         lines = [line.split(": ", 1) for text in head for line in text.splitlines() if ": " in line]
         return dict(lines).get("license", "not stated in the checkpoint").strip("\"' ")
+
+
+def _mistaken(value: Any, default: Any) -> str:
+    """Returns what a value must be, from the type of its default; empty if it is that, or null."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if is_number and not abs(value) < _LARGEST:  # nor NaN
+        return f"a number below {_LARGEST:,}"
+    if value is None or default is None:
+        return ""
+    if isinstance(default, bool):
+        return "" if isinstance(value, int) else "true or false"
+    if isinstance(default, int):
+        return "" if is_number and value == int(value) else "a whole number"
+    if isinstance(default, float):
+        return "" if is_number else "a number"
+    return "" if not isinstance(default, str) or isinstance(value, str) else "a text"
 
 
 def check_content(path: Path) -> None:

@@ -141,7 +141,7 @@ class CTranslate2Checkpoint(Checkpoint):
         names = (f"{side}_vocabulary", "shared_vocabulary") if side else ("vocabulary",)
         for name in names:
             if (self.path / f"{name}.json").is_file():
-                return [str(token) for token in self.json(f"{name}.json")]
+                return [str(token) for token in self.json(f"{name}.json", list)]
             path = self.path / f"{name}.txt"
             if path.is_file():
                 try:

@@ -18,7 +18,8 @@ from zoo.checkpoints.sentencepiece_writer import described_sentencepiece, space_
 from zoo.checkpoints.tokenizers import (
     adding_step,
     content_of,
-    model_kind,
+    has_byte_pieces,
+    model_of,
     reordered_subwords,
     special_names,
     template_parts,
@@ -52,7 +53,7 @@ def text_tokenizer(checkpoint: Checkpoint, order: Arrangement) -> Tokenizer:
 def unknown_id(checkpoint: Checkpoint) -> int | None:
     """Returns the id of the unknown token of a decoder, which byte-level tokenizers lack."""
     if (checkpoint.path / _MODEL).is_file():
-        return unknown_of((checkpoint.path / _MODEL).read_bytes())
+        return unknown_of(model_of(checkpoint, _MODEL))
     if not _has_bytes(checkpoint):
         return None
     model = checkpoint.json(DESCRIBED)["model"]
@@ -62,9 +63,7 @@ def unknown_id(checkpoint: Checkpoint) -> int | None:
 
 def _has_bytes(checkpoint: Checkpoint) -> bool:
     """Returns whether `tokenizer.json` is SentencePiece with pieces for bytes."""
-    described = checkpoint.json(DESCRIBED) if (checkpoint.path / DESCRIBED).is_file() else {}
-    model, decoder = (described.get(part) or {} for part in ("model", "decoder"))
-    return model_kind(model) == "BPE" and bool(model.get("byte_fallback")) and decoder.get("type") != "ByteLevel"
+    return (checkpoint.path / DESCRIBED).is_file() and has_byte_pieces(checkpoint.json(DESCRIBED))
 
 
 def _unknown_name(checkpoint: Checkpoint) -> str:

@@ -13,6 +13,7 @@ from zoo.checkpoints.tokenizers import (
     check_special,
     check_special_name,
     content_of,
+    model_of,
     tokenizer_config,
 )
 from zoo.checkpoints.vocabulary import NEW, Arrangement, arrange
@@ -203,7 +204,7 @@ def xlm_roberta_tokenizer(checkpoint: Checkpoint, size: int) -> tuple[ReorderedS
     order = arrange(size, start, end, pad, unknown)
     if not (checkpoint.path / _MODEL).is_file():
         return _described_xlm_roberta(checkpoint, order), order
-    model = checkpoint.file(_MODEL).read_bytes()
+    model = model_of(checkpoint, _MODEL)
     processor = read_model(model)
     pieces = [processor.id_to_piece(index) for index in range(processor.vocab_size())]
     special = {"unk": processor.unk_id(), "bos": processor.bos_id(), "eos": processor.eos_id()}

@@ -8,7 +8,7 @@ from typing import Any
 
 from zoo.checkpoints.checkpoint import Checkpoint
 from zoo.checkpoints.sentencepiece_writer import described_sentencepiece, description
-from zoo.checkpoints.tokenizers import added_token_error, added_tokens_of, content_of, tokenizer_config
+from zoo.checkpoints.tokenizers import added_token_error, added_tokens_of, content_of, model_of, tokenizer_config
 from zoo.checkpoints.vocabulary import NEW, Arrangement
 from zoo.errors import InputError
 from zoo.text import Around, MappedSubwordTokenizer, ReorderedSubwordTokenizer, Tokenizer
@@ -108,8 +108,7 @@ def check_ids(
 
 
 def _from_model(checkpoint: Checkpoint, config: Mapping[str, Any]) -> tuple[bytes, dict[int, int], dict[int, str]]:
-    path = checkpoint.file(_MODEL)
-    model = path.read_bytes()
+    path, model = checkpoint.path / _MODEL, model_of(checkpoint, _MODEL)
     processor = read_model(model)
     special = {"unk": processor.unk_id(), "bos": processor.bos_id(), "eos": processor.eos_id()}
     if special != _SENTENCEPIECE_IDS:
@@ -189,12 +188,12 @@ def m2m_tokenizer(checkpoint: Checkpoint, order: Arrangement, size: int) -> tupl
     names = {i: f"__{code}__" for code, i in codes.items()}
     pieces = {i: piece for piece, i in vocabulary.items()}
     table = {**pieces, **names}
-    for path, token, index, _ in added_tokens_of(checkpoint):
-        if table.get(index) != token:
+    for path, token, index, is_special in added_tokens_of(checkpoint):
+        if table.get(index) != token or (index in pieces and not (is_special or index in NAMES)):
             raise added_token_error(path, token)
     controls = [ours for ours, i in enumerate(order.original_ids) if ours > UNKNOWN and (i not in pieces or i in NAMES)]
     texts = order.pieces([table.get(i, UNUSED) for i in range(size)])
-    model = checkpoint.file(_MODEL).read_bytes()
+    model = model_of(checkpoint, _MODEL)
     tidy = bool(config.get("clean_up_tokenization_spaces", False))
     return MappedSubwordTokenizer(model, texts, order.original_ids, tidy, controls, has_codes=False), codes
 

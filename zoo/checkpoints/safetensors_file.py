@@ -64,10 +64,15 @@ class SafetensorsFile:
                 raise InputError(f"{path} is no safetensors file, or is cut off: its header does not fit into it.")
             try:
                 header = json.loads(file.read(length))
-            except ValueError:
-                raise InputError(f"{path} is no safetensors file: its header is no JSON.") from None
+            except (ValueError, RecursionError):
+                header = None
+            if not isinstance(header, dict):
+                raise InputError(f"{path} is no safetensors file: its header is no JSON with tensors by name.")
         self._first, self._size = 8 + length, size
         self._entries: dict[str, Any] = {name: entry for name, entry in header.items() if name != "__metadata__"}
+        for name, entry in self._entries.items():
+            if not _is_entry(entry):
+                raise InputError(f"{path}: {name} must have dtype, shape and data_offsets. Received: {entry!r:.100}.")
 
     def names(self) -> list[str]:
         """Returns the names of the tensors."""
@@ -93,6 +98,16 @@ class SafetensorsFile:
             raise InputError(f"{self.path} is cut off or damaged: it lacks a part of {name}, of the shape {shape}.")
         values = np.memmap(self.path, dtype, "r", self._first + start, (count,)) if count else np.zeros(0, dtype)
         return widened(values, entry["dtype"] == "BF16").reshape(shape)
+
+
+def _is_entry(entry: Any) -> bool:
+    """Returns whether the header describes a tensor by this."""
+    if not isinstance(entry, dict) or not isinstance(entry.get("dtype"), str):
+        return False
+    shape, places = entry.get("shape"), entry.get("data_offsets")
+    if not isinstance(shape, list) or not isinstance(places, list) or len(places) != 2:
+        return False
+    return all(type(number) is int and number >= 0 for number in (*shape, *places))
 
 
 def widened(values: np.ndarray, bfloat16: bool) -> np.ndarray:

@@ -7,7 +7,8 @@ from typing import Any
 
 from zoo.checkpoints.byte_level_tokenizers import described_byte_level
 from zoo.checkpoints.checkpoint import check_content
-from zoo.checkpoints.tokenizers import model_kind
+from zoo.checkpoints.sentencepiece_writer import described_sentencepiece, space_before
+from zoo.checkpoints.tokenizers import added_token_error, has_byte_pieces, model_kind
 from zoo.checkpoints.vocabulary import NEW, Arrangement, arrange
 from zoo.checkpoints.wordpiece import described_wordpiece
 from zoo.errors import InputError
@@ -82,11 +83,27 @@ def _from_json(path: Path, content: bytes) -> Tokenizer:
                 f"{path}: model.type must be BPE or WordPiece; for SentencePiece pass its own model, .model or .spm. "
                 f"Received: model.type={kind!r}."
             )
+        if has_byte_pieces(described):
+            return _pieces_with_bytes(path, described)
         return described_byte_level(path, described, _order(described))
     except InputError as error:
         raise error if str(path) in str(error) else InputError(f"{path}: {error}") from None
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(f"{path} is damaged, or not a tokenizer.json ({type(error).__name__}: {error}).") from None
+
+
+def _pieces_with_bytes(path: Path, described: Mapping[str, Any]) -> ReorderedSubwordTokenizer:
+    """Returns the SentencePiece of a decoder; added tokens beyond its pieces must be special."""
+    vocabulary, unknown = described["model"]["vocab"], described["model"].get("unk_token") or _NAMES[-1][0]
+    for token in described.get("added_tokens") or []:
+        if not token["special"] and token["content"] not in vocabulary:
+            raise added_token_error(path, token["content"])
+    usual = (names[0] for names in _NAMES)  # which Phi-3 does not mark as special
+    controls = {name: vocabulary[name] for name in (*usual, unknown) if name in vocabulary}
+    model = described_sentencepiece(path, described, controls, unknown)
+    ids, size = _order(described, controls).original_ids, len(vocabulary)
+    is_spaced = space_before(path, described) == "Metaspace"
+    return ReorderedSubwordTokenizer(model, [i if i < size else NEW for i in ids], spaced=is_spaced)
 
 
 def _wordpiece(path: Path, described: Mapping[str, Any]) -> WordPieceTokenizer:
@@ -97,13 +114,17 @@ def _wordpiece(path: Path, described: Mapping[str, Any]) -> WordPieceTokenizer:
     return described_wordpiece(path, {**described, "post_processor": around}, {})[0].without_start()
 
 
-def _order(described: Mapping[str, Any]) -> Arrangement:
-    """Returns our order of the ids of a byte-level vocabulary; start, end and unknown come last if it lacks them.
+def _order(described: Mapping[str, Any], controls: Mapping[str, int] | None = None) -> Arrangement:
+    """Returns our order of the ids of a BPE; start, end and unknown come last if it lacks them.
 
     Padding is new, as for checkpoints of decoders, which may generate the padding token of the file.
+
+    Args:
+        described: The content of the file.
+        controls: The ids of special tokens, besides those that the file marks as special.
     """
     added = described.get("added_tokens") or []
-    special = {token["content"]: token["id"] for token in added if token["special"]}
+    special = {**(controls or {}), **{token["content"]: token["id"] for token in added if token["special"]}}
     ids = [*described["model"]["vocab"].values(), *(token["id"] for token in added)]
     size = max(ids, default=-1) + 1
     named = [next((special[name] for name in names if name in special), NEW) for names in _NAMES]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from zoo.checkpoints.checkpoint import Checkpoint
-from zoo.checkpoints.sentencepiece_writer import described_sentencepiece, steps_of
+from zoo.checkpoints.sentencepiece_writer import described_sentencepiece, single_tokens, steps_of
 from zoo.checkpoints.vocabulary import NEW, Arrangement
 from zoo.errors import InputError
 from zoo.text import (
@@ -19,6 +19,7 @@ from zoo.text import (
     Tokenizer,
     WordTokenizer,
 )
+from zoo.text.mapped_subwords import SPACE
 from zoo.text.reordered_subwords import UNUSED
 from zoo.text.subwords import read_model
 from zoo.vocabulary import END, PAD, SPECIAL_PIECES, START, UNKNOWN
@@ -40,6 +41,12 @@ def model_kind(model: Mapping[str, Any]) -> str | None:
     return "BPE" if "merges" in model else "WordPiece" if "max_input_chars_per_word" in model else None
 
 
+def has_byte_pieces(described: Mapping[str, Any]) -> bool:
+    """Returns whether a `tokenizer.json` is SentencePiece's BPE with pieces for bytes, and not byte-level BPE."""
+    model, decoder = (described.get(part) or {} for part in ("model", "decoder"))
+    return model_kind(model) == "BPE" and bool(model.get("byte_fallback")) and decoder.get("type") != "ByteLevel"
+
+
 def tokenizer_config(checkpoint: Checkpoint) -> dict[str, Any]:
     """Returns the content of `tokenizer_config.json`, or an empty dictionary if it is missing."""
     config: dict[str, Any] = checkpoint.json(_CONFIG) if (checkpoint.path / _CONFIG).is_file() else {}
@@ -47,20 +54,14 @@ def tokenizer_config(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def check_added(checkpoint: Checkpoint, vocabulary: Mapping[str, int]) -> None:
-    """Checks that other files add no tokens to a vocabulary.
+    """Checks that other files add no tokens to a vocabulary, and no word of it to those that are never divided.
 
     Raises:
-        InputError: If one does, since that token would never occur in texts.
+        InputError: If one does, since that token would never occur in texts, or not in all.
     """
-    added = checkpoint.json(_ADDED) if (checkpoint.path / _ADDED).is_file() else {}
-    described = tokenizer_config(checkpoint).get("added_tokens_decoder") or {}
-    for name, tokens in (
-        (_ADDED, added.items()),
-        (_CONFIG, ((content_of(token), int(index)) for index, token in described.items())),
-    ):
-        for piece, index in tokens:
-            if vocabulary.get(piece) != index:
-                raise added_token_error(checkpoint.path / name, piece)
+    for path, piece, index, special in added_tokens_of(checkpoint):
+        if vocabulary.get(piece) != index or not (special or piece.startswith(("[", "<", ">>"))):
+            raise added_token_error(path, piece)
 
 
 def added_token_error(path: Path, token: str) -> InputError:
@@ -89,7 +90,7 @@ def mapped_subwords(
     texts = order.pieces([pieces.get(index, UNUSED) for index in range(max(order.original_ids) + 1)])
     config = tokenizer_config(checkpoint)
     tidy = bool(config.get("clean_up_tokenization_spaces", False))
-    return MappedSubwordTokenizer(checkpoint.file(model).read_bytes(), texts, order.original_ids, tidy)
+    return MappedSubwordTokenizer(model_of(checkpoint, model), texts, order.original_ids, tidy)
 
 
 def single_characters(
@@ -182,6 +183,25 @@ def marian_files(tokenizers: Mapping[str, Any], order: Arrangement) -> dict[str,
     }
 
 
+def model_of(checkpoint: Checkpoint, name: str) -> bytes:
+    """Returns a SentencePiece model of a checkpoint.
+
+    Args:
+        checkpoint: The checkpoint.
+        name: The name of the file.
+
+    Raises:
+        InputError: If the file is missing, or is not such a model.
+    """
+    path = checkpoint.file(name)
+    model = path.read_bytes()
+    try:
+        read_model(model)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    return model
+
+
 def unknown_of(model: bytes) -> int:
     """Returns the id of the unknown piece of a SentencePiece model.
 
@@ -232,13 +252,14 @@ def reordered_subwords(
         InputError: If the file is missing, or ordinary tokens were added.
     """
     model = spaced_model(checkpoint, name, can_omit=True) if model is None else model
-    processor = read_model(model)
+    processor, single = read_model(model), single_tokens(model)
     size = processor.vocab_size()
     named = {}
     for path, piece, index, special in added_tokens_of(checkpoint):
-        if index < size and processor.id_to_piece(index) == piece:
+        is_piece = index < size and processor.id_to_piece(index) == piece
+        if is_piece and (special or piece in single or not piece.strip(SPACE)):
             continue
-        if not special:
+        if not special:  # a piece that merges result in is not found wherever a text contains it
             raise added_token_error(path, piece)
         named[index] = piece
     names = {ours: named[i] for ours, i in enumerate(order.original_ids) if i >= size and i in named and ours <= END}
@@ -307,7 +328,7 @@ def spaced_model(checkpoint: Checkpoint, name: str, can_omit: bool) -> bytes:
     Raises:
         InputError: If the files contradict each other.
     """
-    model = checkpoint.file(name).read_bytes()
+    model = model_of(checkpoint, name)
     configured, adds = tokenizer_config(checkpoint).get("add_prefix_space"), adds_space(model)
     described = _described_space(checkpoint)
     expected = adds if configured is None else bool(configured)

@@ -3,7 +3,7 @@
 import copy
 import operator
 import os
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import keras
@@ -357,13 +357,15 @@ def as_texts(texts: Any, name: str = "texts") -> list[str]:
         name: The name of the argument, for the error.
 
     Raises:
-        InputError: If it is a single string, or an element is not a text; the message contains its row.
+        InputError: If it is a single string, a dictionary or a table, or an element is not a text; the message contains
+            its row.
     """
     if hasattr(texts, "numpy"):
         texts = texts.numpy()
     if hasattr(texts, "tolist"):
         texts = texts.tolist()
-    if isinstance(texts, (str, bytes)) or not isinstance(texts, Iterable):
+    # Of a table, by its `columns`, as of a dictionary, only the names would be read.
+    if isinstance(texts, (str, bytes, Mapping)) or not isinstance(texts, Iterable) or hasattr(texts, "columns"):
         kind = "a single string" if isinstance(texts, (str, bytes)) else type(texts).__name__
         raise InputError(f"`{name}` must be a list of strings. Received {kind}: {texts!r}.")
     return [_as_text(text, row, name) for row, text in enumerate(texts)]

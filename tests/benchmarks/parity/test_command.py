@@ -29,6 +29,8 @@ def test_what_is_missing_is_named(tmp_path, capsys, monkeypatch):
     assert f"Received: {', '.join(texts)}" in refused(["--pretrained", str(tmp_path), "--text", *texts], capsys)
     (tmp_path / "a.py").write_text("")
     assert "Received: 0" in refused(["--pretrained", str(tmp_path), "--text", str(tmp_path), "--lines", "0"], capsys)
+    only = refused(["--pretrained", str(tmp_path), "--only", "config.json"], capsys)
+    assert "--only config.json" in only and "--mutate" in only
 
 
 def test_inputs_are_many_different_and_what_tokenizers_do_not_like(tmp_path):

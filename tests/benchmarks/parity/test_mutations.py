@@ -6,10 +6,29 @@ import pytest
 from support import checkpoints
 
 from benchmarks.parity import __main__ as parity
+from benchmarks.parity.outcomes import DECLARED, DIFFER, FILES, UNNAMED, WRONG, VersionsDiffer, settled, table
 
 optional = pytest.mark.skipif(
     any(importlib.util.find_spec(package) is None for package in parity.PACKAGES), reason="optional packages"
 )
+
+
+def test_only_declared_changes_are_differences_between_versions():
+    declared = [VersionsDiffer("A", "a.json", "key", "1", "older ones do as ours")]
+    rows = [("key", "1", f"{WRONG}: 2 is 3 here"), ("key", "2", f"{WRONG}: 4 is 5 here"), ("other", "1", "agree")]
+    first, *others = settled("A", "a.json", rows, declared)
+    assert first == ("key", "1", f"{DIFFER}: older ones do as ours") and others == rows[1:]
+    assert settled("B", "a.json", rows, declared) == settled("A", "b.json", rows, declared) == rows
+    for measured in ([("key", "1", "agree")], []):
+        (row,) = settled("A", "a.json", measured, declared)
+        assert row[:2] == ("key", "1") and row[2].startswith(WRONG) and DIFFER in row[2]
+
+
+def test_the_table_counts_outcomes_and_shows_what_neither_agrees_nor_names_the_key():
+    text = table("A, a.json", [("a", "1", "agree"), ("b", "2", "agree"), ("c", "3", f"{UNNAMED}: d.json")])
+    assert f"3 changes: 2 agree, 1 {UNNAMED}." in text and "| `c` | `3` |" in text and "`a`" not in text
+    assert "| `e` | `4` |" in table("A, a.json", [("e", "4", f"{DIFFER}: why")])
+    assert all(entry.file in FILES and entry.reason for entry in DECLARED)
 
 
 @pytest.mark.weekly
@@ -56,7 +75,10 @@ def test_ours_agrees_or_refuses_by_name(tmp_path, capsys):
     text = output.read_text(encoding="utf-8")
     assert text.strip() == capsys.readouterr().out.strip() and "WRONG" not in text
     assert "refused by name" in text and "agree" in text
-    assert parity.main([*words, "--only", "ids", "--family", "Qwen2"]) == 0
+    from benchmarks.parity.families import FAMILIES
+
+    assert {entry.family for entry in DECLARED} <= {family.name for family in FAMILIES}
+    assert parity.main([*words, "--only", "tokenizer.json", "--family", "Qwen2"]) == 0
     assert "**Qwen2, tokenizer.json**" in output.read_text(encoding="utf-8")
     with pytest.raises(SystemExit, match="2"):
         parity.main([*words, "--family", "GPT-7"])

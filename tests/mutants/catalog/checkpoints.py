@@ -37,8 +37,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "only the first file that an index names is read",
         "zoo/checkpoints/checkpoint.py",
-        'sorted(set(self.json(_INDEX)["weight_map"].values()))',
-        'sorted(set(self.json(_INDEX)["weight_map"].values()))[:1]',
+        "sorted({*named})",
+        "sorted({*named})[:1]",
         _BAD,
     ),
     Mutant(
@@ -359,8 +359,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "of several ends only the first one ends a text",
         "zoo/checkpoints/checkpoint.py",
-        "        return ends\n\n    def _generation_value(",
-        "        return ends[:1]\n\n    def _generation_value(",
+        "return list(dict.fromkeys(ends))",
+        "return list(dict.fromkeys(ends))[:1]",
         ("tests/training/importing/test_llama.py::test_each_of_several_ends_ends_a_text",),
     ),
     Mutant(
@@ -413,5 +413,12 @@ MUTANTS: list[Mutant] = [
         "if tied and self.has(logits)",
         "if False and self.has(logits)",
         ("tests/training/importing/test_llama.py::test_a_table_that_is_tied_and_there_twice_must_be_one",),
+    ),
+    Mutant(
+        "of a tensor in two files the last one is read",
+        "zoo/checkpoints/checkpoint.py",
+        "if name in self._tensors:\n                    raise",
+        "if False:\n                    raise",
+        ("tests/zoo/checkpoints/test_json_types.py::test_a_tensor_in_two_files_is_refused",),
     ),
 ]

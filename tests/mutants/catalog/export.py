@@ -242,4 +242,11 @@ MUTANTS: list[Mutant] = [
         'if keras.backend.backend() == "none":',
         ("tests/export/test_convert_to_onnx.py::test_another_backend_or_a_missing_package_is_named",),
     ),
+    Mutant(
+        "an ONNX file holds more than it can",
+        "export/onnx.py",
+        "is_large = size > LARGEST_FILE",
+        "is_large = False",
+        ("tests/export/test_convert_to_onnx.py::test_only_weights_above_the_limit_stand_beside_their_file",),
+    ),
 ]

@@ -230,4 +230,11 @@ MUTANTS: list[Mutant] = [
         "    if False:\n",
         ("tests/zoo/inference/test_texts.py",),
     ),
+    Mutant(
+        "the names of a table's columns are read as its texts",
+        "zoo/inference/base_run.py",
+        ' or hasattr(texts, "columns")',
+        "",
+        ("tests/zoo/inference/test_texts.py::test_what_is_no_text_is_named_with_its_row",),
+    ),
 ]

@@ -5,6 +5,7 @@ from tests.mutants.mutant import Mutant
 _FILES = "zoo/checkpoints/tokenizers.py"
 _TESTS = "tests/training/importing/test_tokenizer_config.py::"
 _REFUSED = (f"{_TESTS}test_keys_of_tokenizers_that_we_do_not_have_are_refused",)
+_TYPES = "tests/zoo/checkpoints/test_json_types.py::test_values_of_the_wrong_type_are_refused_with_file_and_key"
 _OLDER = (
     "tests/training/importing/test_llama.py::test_ids_and_logits_are_those_of_the_reference_alone_with_padding_and_"
     "step_by_step",
@@ -111,5 +112,68 @@ MUTANTS: list[Mutant] = [
         "search_of(written) if is_translator else sampling_of(written)",
         "search_of(written)",
         ("tests/training/importing/test_translators.py::test_how_the_software_of_a_checkpoint_searches_is_said",),
+    ),
+    Mutant(
+        "an added token in another file than the vocabulary is reported without that file",
+        "zoo/checkpoints/byte_level_tokenizers.py",
+        '(files or {}).get(token["content"], path)',
+        "path",
+        _REFUSED,
+    ),
+    Mutant(
+        "a piece that merges result in may be a special token",
+        "zoo/checkpoints/byte_level_tokenizers.py",
+        'if token["special"] and text in merged:',
+        "if False:",
+        _REFUSED,
+    ),
+    Mutant(
+        "every added token without flags that looks special is special",
+        "zoo/checkpoints/byte_level_tokenizers.py",
+        "is_special if token in flags else token in special or index in ours",
+        "is_special",
+        (f"{_TESTS}test_added_tokens_without_flags_are_special_only_if_another_file_names_them",),
+    ),
+    Mutant(
+        "a word among the added tokens of SentencePiece is an ordinary piece",
+        _FILES,
+        "if is_piece and (special or piece in single or not piece.strip(SPACE)):",
+        "if is_piece:",
+        _REFUSED,
+    ),
+    Mutant(
+        "words that are added to a Marian are dropped",
+        "zoo/checkpoints/families/marian.py",
+        "    check_added(checkpoint, vocabulary)\n",
+        "",
+        _REFUSED,
+    ),
+    Mutant(
+        "words that are added to WordPiece are found as others",
+        _FILES,
+        'not (special or piece.startswith(("[", "<", ">>")))',
+        "False",
+        _REFUSED,
+    ),
+    Mutant(
+        "numbers of a configuration may be infinite",
+        "zoo/checkpoints/checkpoint.py",
+        "if is_number and not abs(value) < _LARGEST:",
+        "if False:",
+        (_TYPES,),
+    ),
+    Mutant(
+        "values of tokenizer files may have any type",
+        "zoo/checkpoints/checkpoint.py",
+        "mistakes(name, content) if isinstance(content, dict) else ()",
+        "()",
+        (_TYPES,),
+    ),
+    Mutant(
+        "a damaged SentencePiece model is not named",
+        "zoo/checkpoints/decoder_tokenizers.py",
+        "unknown_of(model_of(checkpoint, _MODEL))",
+        "unknown_of((checkpoint.path / _MODEL).read_bytes())",
+        ("tests/zoo/checkpoints/test_json_types.py::test_files_that_contain_something_else_are_named",),
     ),
 ]

@@ -374,6 +374,20 @@ MUTANTS: list[Mutant] = [
         ("tests/zoo/checkpoints/test_tokenizer_file.py::test_ids_are_those_of_the_file[qwen3/tokenizer.json]",),
     ),
     Mutant(
+        "a word that is added to the pieces of SentencePiece is dropped",
+        "zoo/checkpoints/tokenizer_file.py",
+        'if not token["special"] and token["content"] not in vocabulary:',
+        "if False:",
+        ("tests/zoo/checkpoints/test_tokenizer_file.py::test_files_that_are_refused",),
+    ),
+    Mutant(
+        "a file of SentencePiece puts no space before texts",
+        "zoo/checkpoints/tokenizer_file.py",
+        'space_before(path, described) == "Metaspace"',
+        "False",
+        ("tests/zoo/checkpoints/test_tokenizer_file.py::test_ids_are_those_of_the_file[mistral/tokenizer.json]",),
+    ),
+    Mutant(
         "a tokenizer that merges in another way is read all the same",
         "zoo/checkpoints/byte_level_tokenizers.py",
         '"byte_fallback", ',

@@ -40,7 +40,7 @@ def test_types_and_options_that_we_do_not_have_are_refused(folder):
     checkpoints.change_config(folder, model_type="gpt2", scale_attn_by_inverse_layer_idx=True)
     refused(folder, "scale_attn_by_inverse_layer_idx", "True")
     checkpoints.change_config(folder, scale_attn_by_inverse_layer_idx=False, activation_function="snake")
-    refused(folder, "activation='snake'")
+    refused(folder, "config.json", "activation='snake'")
 
 
 def test_keys_that_nobody_knows_are_refused_unless_the_user_ignores_them(folder, tmp_path):

@@ -11,6 +11,7 @@ from zoo.text.word_splits import GPT4, SINGLE_DIGITS
 
 METASPACE = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always", "split": False}
 CONFIG, DESCRIBED = "tokenizer_config.json", "tokenizer.json"
+KEY = "added_tokens_decoder"
 UNSUPPORTED = [
     ("older/llama", CONFIG, {"add_eos_token": True}, "add_eos_token"),
     ("gemma2", DESCRIBED, {"pre_tokenizer": METASPACE}, "pre_tokenizer", "no space", "add_prefix_space"),
@@ -46,6 +47,16 @@ UNSUPPORTED = [
     ("roberta", "special_tokens_map.json", {"cls_token": "<new>"}, "cls_token", "<s>", "'<new>'"),
     ("roberta", CONFIG, {"mask_token": "man"}, "mask_token", "'man'"),
     ("qwen3", CONFIG, {"added_tokens_decoder": {"9": {"content": "horse"}}}, "added_tokens_decoder", "'horse'"),
+    ("gpt2", CONFIG, {"added_tokens_decoder": {"310": {"content": "ein", "lstrip": True}}}, "lstrip", KEY, "'ein'"),
+    ("gpt2", CONFIG, {"added_tokens_decoder": {"310": {"content": "ein", "special": True}}}, "special", KEY, "'ein'"),
+    ("gpt2", CONFIG, {"added_tokens_decoder": {"309": {"content": "ein"}}}, "'ein'", "310", "309"),
+    ("gpt2", CONFIG, {"added_tokens_decoder": {"311": {"content": "<end>", "special": True}}}, "'<end>'", "310", "311"),
+    ("gpt2", "added_tokens.json", {"horse": 311}, "'horse'", "310", "311"),
+    ("llama", CONFIG, {"added_tokens_decoder": {"260": {"content": "an"}}}, "added_tokens_decoder", "'an'"),
+    ("marian", CONFIG, {"added_tokens_decoder": {"4": {"content": "o"}}}, "added_tokens_decoder", "'o'"),
+    ("marian", CONFIG, {"added_tokens_decoder": {"97": {"content": "horse"}}}, "added_tokens_decoder", "'horse'"),
+    ("m2m_100", CONFIG, {"added_tokens_decoder": {"5": {"content": "an"}}}, "added_tokens_decoder", "'an'"),
+    ("bert", CONFIG, {"added_tokens_decoder": {"70": {"content": "man"}}}, "added_tokens_decoder", "'man'"),
 ]
 
 
@@ -82,6 +93,18 @@ def test_words_of_a_qwen_are_those_of_its_class_if_no_file_describes_them(tmp_pa
         assert read.tokenizers["text"].words == GPT4 + SINGLE_DIGITS and read.tokenizers["text"].compose
     path.write_text(json.dumps({**content, "tokenizer_class": "GPT2Tokenizer"}), encoding="utf-8")
     refused(f"hf:{path.parent}", tmp_path / "run", "tokenizer_class", "Qwen2Tokenizer", "'GPT2Tokenizer'")
+
+
+def test_added_tokens_without_flags_are_special_only_if_another_file_names_them(tmp_path):
+    path = checkpoints.copy("older/gpt2", tmp_path / "checkpoint") / CONFIG
+    content = json.loads(path.read_text(encoding="utf-8"))
+    del content["added_tokens_decoder"]
+    path.write_text(json.dumps(content), encoding="utf-8")
+    _, read = read_checkpoint(f"hf:{path.parent}")
+    tokenizer, expected = read.tokenizers["text"], checkpoints.expected("older/gpt2")
+    rows = tokenizer.encode([*expected["texts"], "<|pad|>[SYS]"])
+    rows = [[tokenizer.original_ids[i] for i in row] for row in rows]
+    assert rows[:-1] == expected["token_ids"] and not {290, 291} & {*rows[-1]}
 
 
 def test_spaces_before_punctuation_are_cleaned_up_as_the_file_says(tmp_path):

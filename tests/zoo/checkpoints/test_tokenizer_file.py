@@ -13,7 +13,7 @@ from zoo.errors import InputError
 from zoo.text import load_tokenizer
 from zoo.vocabulary import END, PAD, SPECIAL_PIECES, START, UNKNOWN
 
-BYTES, WORDPIECE = "gpt_neox/tokenizer.json", "minilm/tokenizer.json"
+BYTES, WORDPIECE, PIECES = "gpt_neox/tokenizer.json", "minilm/tokenizer.json", "mistral/tokenizer.json"
 # Of each fixture the ids there of padding, start, end and unknown; what is beyond its tokens is new.
 FILES = {
     "llama/tokenizer.model": (-1, 1, 2, 0),
@@ -21,6 +21,7 @@ FILES = {
     BYTES: (-1, 303, 0, 304),
     "qwen3/tokenizer.json": (-1, 297, 290, 298),
     WORDPIECE: (0, 2, 3, 1),
+    PIECES: (-1, 1, 2, 0),
 }
 TEXTS = ["Ein Mann", "ein MANN ﬁ ½  x", "漢字 ein…", ""]
 
@@ -92,6 +93,8 @@ REFUSED = {
     "unigram": (spoiled(BYTES, model={"type": "Unigram"}), "'Unigram'"),
     "words": (spoiled(BYTES, model={"type": "WordLevel"}), "'WordLevel'"),
     "pieces of bytes": (spoiled(BYTES, model={"byte_fallback": True}), "model.byte_fallback=True"),
+    "an added word": (spoiled(PIECES, added_tokens=[{"id": 300, "content": "word", "special": False}]), "'word'"),
+    "other spaces": (spoiled(PIECES, pre_tokenizer={"type": "Whitespace"}), "'Whitespace'"),
     "ends of words": (spoiled(BYTES, model={"end_of_word_suffix": "</w>"}), "model.end_of_word_suffix='</w>'"),
     "no bytes": (spoiled(BYTES, pre_tokenizer={"type": "Whitespace"}), "'Whitespace'"),
     "lower case": (spoiled(BYTES, normalizer={"type": "Lowercase"}), "'Lowercase'"),
@@ -112,6 +115,19 @@ def test_texts_begin_as_the_file_says(tmp_path):
     )
     assert usual.whole([7]) == [START, 7, END] and without.whole([7]) == [7, END]
     assert without.encode(TEXTS) == usual.encode(TEXTS)
+
+
+def test_special_tokens_beyond_the_pieces_of_sentencepiece_have_ids_and_are_in_no_text(tmp_path):
+    described = json.loads((checkpoints.FIXTURES / PIECES).read_text(encoding="utf-8"))
+    usual, size = read_tokenizer_file(checkpoints.FIXTURES / PIECES), len(described["model"]["vocab"])
+    added = [token for token in described["added_tokens"] if token["content"] != "</s>"]
+    names = ("<|im_start|>", "<|endoftext|>")
+    added += [{"id": size + place, "content": name, "special": True} for place, name in enumerate(names)]
+    (tmp_path / "tokenizer.json").write_text(json.dumps({**described, "added_tokens": added}), encoding="utf-8")
+    tokenizer = read_tokenizer_file(tmp_path / "tokenizer.json")
+    assert tokenizer.vocab_size == usual.vocab_size + 2 and tokenizer.model_ids.count(-1) == 3
+    assert tokenizer.model_ids[:4] == usual.model_ids[:4] and tokenizer.encode(TEXTS) == usual.encode(TEXTS)
+    assert tokenizer.decode(tokenizer.encode(TEXTS[:2])) == usual.decode(usual.encode(TEXTS[:2]))
 
 
 def test_files_that_are_refused(subtests, tmp_path):

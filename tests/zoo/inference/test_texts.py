@@ -17,6 +17,15 @@ class Column:
         return self.values
 
 
+class Table:
+    """What a table has, of which iteration gives the names of its columns."""
+
+    columns = ("text",)
+
+    def __iter__(self):
+        return iter(self.columns)
+
+
 def test_texts_of_all_kinds_are_read(subtests):
     tf = pytest.importorskip("tensorflow")
     expected = ["a cat", "Käse", ""]
@@ -45,6 +54,8 @@ def test_what_is_no_text_is_named_with_its_row(subtests):
         (b"a cat", "single string"),
         (5, "int"),
         (None, "NoneType"),
+        ({"text": "a cat"}, "dict"),
+        (Table(), "Table"),
         (["a", None], "row 1", "None"),
         (["a", "b", float("nan")], "row 2", "nan"),
         ([["a"]], "row 0", "['a']"),

@@ -10,7 +10,14 @@ import numpy as np
 from zoo.checkpoints.ctranslate2_file import CTranslate2Checkpoint
 from zoo.checkpoints.families.base import Tensors, attentions_of
 from zoo.checkpoints.families.layouts import Columns, Mapped, Reordered, linear, normalization
-from zoo.checkpoints.tokenizers import SUBWORDS, has_bytes, mapped_subwords, original_ids_of, single_characters
+from zoo.checkpoints.tokenizers import (
+    SUBWORDS,
+    has_bytes,
+    mapped_subwords,
+    model_of,
+    original_ids_of,
+    single_characters,
+)
 from zoo.checkpoints.vocabulary import Arrangement
 from zoo.errors import InputError
 from zoo.text import CharTokenizer, SubwordTokenizer, Tokenizer, WordTokenizer
@@ -126,7 +133,7 @@ def pieces_tokenizer(
     described = checkpoint.option("lowercase")  # a key of ours alone
     lowercase = described.get(side) if isinstance(described, dict) else None
     if model is not None and lowercase is not None:
-        return SubwordTokenizer(checkpoint.file(model).read_bytes(), lowercase)
+        return SubwordTokenizer(model_of(checkpoint, model), lowercase)
     if model is not None:
         return mapped_subwords(checkpoint, model, {token: place for place, token in enumerate(tokens)}, order)
     ordinary = order.pieces([*tokens, *[""] * (max(order.original_ids) + 1 - len(tokens))])[4:]

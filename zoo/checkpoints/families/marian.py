@@ -17,7 +17,7 @@ from zoo.checkpoints.families.base import (
 )
 from zoo.checkpoints.families.fairseq import BIAS, FREE, Defaults, config_of, options_of, tensors_of_blocks
 from zoo.checkpoints.families.layouts import Mapped, OneRow, Reordered, Rows, read_mapped, write_mapped
-from zoo.checkpoints.tokenizers import mapped_subwords, marian_files, marian_order
+from zoo.checkpoints.tokenizers import check_added, mapped_subwords, marian_files, marian_order
 from zoo.checkpoints.vocabulary import Arrangement, arrange
 
 _SHARED = ("model.shared.weight", "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight")
@@ -56,6 +56,7 @@ def marian(checkpoint: Checkpoint) -> Imported:
         checkpoint.option(name, only, only=only)
     size = checkpoint.option("vocab_size", _DEFAULTS.vocab_size)
     vocabulary = checkpoint.json("vocab.json")
+    check_added(checkpoint, vocabulary)
     pad, end = checkpoint.option("pad_token_id", 58100), checkpoint.end(0)
     start = checkpoint.decoder_start(pad)
     order = arrange(size, start, end, pad, vocabulary.get("<unk>"))

@@ -45,8 +45,9 @@ def rotary(checkpoint: Checkpoint, wavelength: float = 10000.0, fraction: float 
             f"{checkpoint.config_file}: rope_parameters and rope_scaling differ. Leave one of them out. "
             f"Received: rope_scaling={former!r}."
         )
-    name = "rope_parameters" if current else "rope_scaling"
-    return rotary_options(f"{checkpoint.config_file}: {name}", described[name] or {}, wavelength, fraction)
+    name = "rope_parameters" if current not in (None, {}) else "rope_scaling"
+    parameters = {} if described[name] is None else described[name]
+    return rotary_options(f"{checkpoint.config_file}: {name}", parameters, wavelength, fraction)
 
 
 def rotary_options(where: str, parameters: Any, wavelength: float, fraction: float = 1.0) -> dict[str, Any]:
@@ -76,13 +77,18 @@ def rotary_options(where: str, parameters: Any, wavelength: float, fraction: flo
         )
     for key, only in keys.items():
         value = parameters.get(key, only)
-        if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value < math.inf:
+        if not _is_positive(value):
             raise InputError(f"{where} of the type {kind} needs {key}, a positive number. Received: {value!r}.")
         if only is not None and value != only:
             raise InputError(f"{where}: {key} must be {only} to be imported. Received: {value!r}.")
+    numbers = {"rope_theta": parameters.get("rope_theta", wavelength)}
+    numbers["partial_rotary_factor"] = parameters.get("partial_rotary_factor", fraction)
+    for key, value in numbers.items():
+        if not _is_positive(value):
+            raise InputError(f"{where}: {key} must be a positive number. Received: {value!r}.")
     options = {
-        "max_wavelength": float(parameters.get("rope_theta", wavelength)),
-        "rotary_fraction": float(parameters.get("partial_rotary_factor", fraction)),
+        "max_wavelength": float(numbers["rope_theta"]),
+        "rotary_fraction": float(numbers["partial_rotary_factor"]),
         "rope_scaling": ours,
     }
     if kind != "default":
@@ -90,6 +96,10 @@ def rotary_options(where: str, parameters: Any, wavelength: float, fraction: flo
     if kind == "llama3":
         options["rope_original_length"] = int(parameters["original_max_position_embeddings"])
     return options
+
+
+def _is_positive(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
 
 
 def check_scaling(family: str, options: Mapping[str, Any]) -> None:

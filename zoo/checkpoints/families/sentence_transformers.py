@@ -55,7 +55,7 @@ def read_modules(checkpoint: Checkpoint, dim: int, length: int) -> tuple[dict[st
     options: dict[str, Any] = {"pooling": "mean", "normalize": False, "text_length": _text_length(checkpoint, length)}
     if not (checkpoint.path / "modules.json").is_file():
         return options, None
-    described = checkpoint.json("modules.json")
+    described = checkpoint.json("modules.json", list)
     modules = [(module["type"].rpartition(".")[2], module.get("path", "")) for module in described]
     kinds = [kind for kind, _ in modules]
     normalize = kinds[-1] == "Normalize"
