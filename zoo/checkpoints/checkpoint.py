@@ -19,6 +19,8 @@ _POINTER = b"version https://git-lfs.github.com/spec/"
 _ANY: Any = object()
 _LARGEST = 2**31
 """No number of `config.json` that a family reads reaches this."""
+_NEVER_NULL = {"d_model", "dim", "feed_forward_proj", "hidden_size", "max_position_embeddings", "n_embd"}
+_NEVER_NULL |= {"num_attention_heads", "num_hidden_layers", "rotary_emb_base", "rotary_pct", "vocab_size"}
 
 
 class Checkpoint:
@@ -165,6 +167,8 @@ class Checkpoint:
         self.read_options.add(name)
         default = self.defaults.get(name, default)
         value = self.config.get(name, default)
+        if value is None and name in _NEVER_NULL:
+            raise InputError(f"{self.config_file}: {name} is missing or null.")
         if expected := _mistaken(value, default):
             raise InputError(f"{self.config_file}: {name} must be {expected}. Received: {value!r:.100}.")
         if only is not _ANY and value != only:
@@ -211,10 +215,12 @@ class Checkpoint:
         """Returns the token that the decoder of a translator begins with.
 
         Raises:
-            InputError: If `config.json` and `generation_config.json` differ: the first is used in training, the second
-                in decoding.
+            InputError: If it is null, or `config.json` and `generation_config.json` differ: the first is used in
+                training, the second in decoding.
         """
-        start: int = self.option("decoder_start_token_id", default)
+        start: int | None = self.option("decoder_start_token_id", default)
+        if start is None:
+            raise InputError(f"{self.config_file}: decoder_start_token_id must be the id of a token. Received: null.")
         written = self._generation_value("decoder_start_token_id")
         if written not in (None, start):
             raise InputError(
