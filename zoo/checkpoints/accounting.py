@@ -255,7 +255,10 @@ def check_tokenizer_files(checkpoint: Checkpoint, tokenizers: Collection[Tokeniz
             for key, name in _special_tokens(content):
                 if _is_text(tokenizer, name):
                     raise InputError(f"{path}: {key} must be no word of texts to be imported. Received: {name!r}.")
-            for key, ours in (_IN_A_LANGUAGE_MODEL if begins else _ADDED.get(task, {})).items():
+            required = _IN_A_LANGUAGE_MODEL if begins else _ADDED.get(task, {})
+            if task == "seq2seq" and isinstance(tokenizer, ByteLevelBPETokenizer) and tokenizer.around.before:
+                required = {**required, "cls_token": tokenizer.around.before[0], "sep_token": END}  # BART
+            for key, ours in required.items():
                 names = sorted(names_of(checkpoint, tokenizer, ours))
                 if key in content and names and content_of(content[key] or "") not in names:
                     raise InputError(

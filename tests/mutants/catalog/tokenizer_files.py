@@ -93,6 +93,13 @@ MUTANTS: list[Mutant] = [
         _REFUSED,
     ),
     Mutant(
+        "another token before texts of BART is accepted",
+        "zoo/checkpoints/accounting.py",
+        'if task == "seq2seq" and isinstance(tokenizer, ByteLevelBPETokenizer) and',
+        "if False and",
+        _REFUSED,
+    ),
+    Mutant(
         "words among the special tokens are read as text",
         "zoo/checkpoints/accounting.py",
         "if _is_text(tokenizer, name):",

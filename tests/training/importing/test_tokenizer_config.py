@@ -45,6 +45,8 @@ UNSUPPORTED = [
     ("llama", CONFIG, {"bos_token": None}, "bos_token", "<s>", "None"),
     ("minilm", CONFIG, {"truncation_side": "left"}, "truncation_side", "'left'"),
     ("roberta", "special_tokens_map.json", {"cls_token": "<new>"}, "cls_token", "<s>", "'<new>'"),
+    ("bart", "special_tokens_map.json", {"cls_token": "<new>"}, "cls_token", "<s>", "'<new>'"),
+    ("bart", "special_tokens_map.json", {"sep_token": "<new>"}, "sep_token", "</s>", "'<new>'"),
     ("roberta", CONFIG, {"mask_token": "man"}, "mask_token", "'man'"),
     ("qwen3", CONFIG, {"added_tokens_decoder": {"9": {"content": "horse"}}}, "added_tokens_decoder", "'horse'"),
     ("gpt2", CONFIG, {"added_tokens_decoder": {"310": {"content": "ein", "lstrip": True}}}, "lstrip", KEY, "'ein'"),
