@@ -10,7 +10,6 @@ import gc
 import os
 import random
 import shutil
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -62,15 +61,9 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     return result
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Keeps what has been imported out of all later garbage collections, and leaves graphs of fast tests as they are.
-
-    TensorFlow would rewrite each graph before its first run, a quarter of the time of one that runs once. The longer
-    tiers have it rewritten, and so have all processes that tests start.
-    """
+def pytest_collection_finish() -> None:
+    """Keeps what has been imported out of all later garbage collections."""
     gc.freeze()
-    if "tensorflow" in sys.modules and session.config.option.markexpr not in ("nightly", "weekly"):
-        sys.modules["tensorflow"].config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
 
 
 @pytest.fixture(autouse=True)

@@ -43,17 +43,8 @@ def test_auto(machine, monkeypatch):
     assert precision.use_xla("auto") in (True, False)
 
 
-@pytest.fixture
-def rewritten():
-    """Lets graphs be rewritten, as they are outside of fast tests."""
-    before = tf.config.optimizer.get_experimental_options()
-    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
-    yield
-    tf.config.optimizer.set_experimental_options(before)
-
-
 @pytest.mark.parametrize("accelerator", [False, True])
-def test_graphs_are_not_rewritten_on_processors(machine, rewritten, accelerator):
+def test_graphs_are_not_rewritten_on_processors(machine, accelerator):
     machine("tensorflow", "", accelerator)
 
     def rewriting():
