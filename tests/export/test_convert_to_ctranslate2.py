@@ -28,8 +28,10 @@ def write_to(workdir, out):
 
 def round_trip(workdir, path):
     """Writes a work directory, makes another one of what was written, and returns the runs of both, which are alike."""
-    import_checkpoint(f"ctranslate2:{write_to(workdir, path / 'out')}", path / "again")
-    first, again = zoo.load(workdir), zoo.load(path / "again")
+    first, (_, again) = (
+        zoo.load(workdir),
+        checkpoints.imported(f"ctranslate2:{write_to(workdir, path / 'out')}", path / "again"),
+    )
     assert_same_weights(first, again, prefix=False)
     texts = [*SOURCES, *SENTENCES, "bad", ""]
     assert first.source_ids(texts) == again.source_ids(texts)
@@ -162,8 +164,7 @@ def test_a_language_model_leaves_and_comes_in_again(name, tmp_path):
     if name in OTHERS:
         path = changed(path, tmp_path / "run", **OTHERS[name])
     folder = write_to(path, tmp_path / "out")
-    import_checkpoint(f"ctranslate2:{folder}", tmp_path / "again")
-    first, again = zoo.load(path), zoo.load(tmp_path / "again")
+    first, (_, again) = zoo.load(path), checkpoints.imported(f"ctranslate2:{folder}", tmp_path / "again")
     texts = [*SENTENCES, "it's 25 €", ""]
     assert first.ids(texts) == again.ids(texts)
     rows = {"tokens": np.array(first.ids(["a man rides"]), "int32")}

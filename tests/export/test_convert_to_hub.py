@@ -104,10 +104,10 @@ class Written:
         self.family, self.path = family, path
         folder = checkpoints.copy(family, path / "checkpoint")
         (folder / "README.md").write_text("---\nlicense: mit\n---\n")
-        import_checkpoint(f"hf:{folder}", path / "run")
+        _, first = checkpoints.imported(f"hf:{folder}", path / "run", is_written=True)
         self.out = write(path / "run", f"hf:{path / 'out'}")
-        import_checkpoint(f"hf:{self.out}", path / "again")
-        self.runs = [zoo.load(path / name) for name in ("run", "again")]
+        _, again = checkpoints.imported(f"hf:{self.out}", path / "again")
+        self.runs = [first, again]
 
 
 @pytest.fixture(scope="module")
@@ -244,8 +244,10 @@ def test_a_start_of_its_own_comes_in_again(tmp_path):
 
 def test_a_transformer_of_ours_leaves_as_marian(text_workdir, tmp_path):
     path = changed(text_workdir, tmp_path / "post_norm", normalize_first=False)
-    import_checkpoint(f"hf:{write(path, f'hf:{tmp_path}/out')}", tmp_path / "again")
-    run, again = zoo.load(path), zoo.load(tmp_path / "again")
+    run, (_, again) = (
+        zoo.load(path),
+        checkpoints.imported(f"hf:{write(path, f'hf:{tmp_path}/out')}", tmp_path / "again"),
+    )
     texts = ["a small horse sleeps .", "the red house burns and my old girl runs .", ""]
     assert run.ids(texts) == again.ids(texts)
     assert again.reader.original_ids == tuple(range(run.reader.vocab_size))

@@ -7,8 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import zoo
+from training.importing import workdir as importing
 from training.importing.workdir import import_checkpoint
 from zoo.errors import InputError
+from zoo.inference import Run
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "importing"
 _TYPES = {"float32": "F32", "float16": "F16", "uint16": "BF16", "int64": "I64"}
@@ -25,6 +28,26 @@ def copy(family, path):
     if family.startswith("xlm_roberta") and not (path / "tokenizer.json").is_file():
         shutil.copy(FIXTURES / "marian" / "source.spm", path / "sentencepiece.bpe.model")
     return path
+
+
+def imported(source, path, is_written=False, **options):
+    """Imports a checkpoint and returns its description and its run, whose model is not read from a file.
+
+    The file is empty unless it is to be written: most of the time would go into writing and reading it.
+    """
+    save, models = importing._save, []
+
+    def keep(model, file):
+        models.append(model)
+        save(model, file) if is_written else file.touch()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(importing, "_save", keep)
+        patch.setattr(Run, "_load_model", lambda run, workdir: models[0])
+        described, run = import_checkpoint(str(source), path, **options), zoo.load(path)
+    config = run.model.get_config()
+    assert type(run.model).from_config(config).get_config() == config
+    return described, run
 
 
 def change_config(path, **options):

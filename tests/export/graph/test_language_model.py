@@ -37,7 +37,7 @@ def test_continuations(lines_case):
 
 def test_samples(lines_case, sample):
     """With numbers for all texts they are Python's; with numbers for each text it draws as it would alone."""
-    for temperature, top_p in ((1.0, 1.0), (1.7, 0.9), (0.0, 1.0)):
+    for temperature, top_p in ((1.7, 0.9), (0.0, 1.0)):
         expected = lines_case.run.generate(PROMPTS, temperature=temperature, top_p=top_p, seed=3)
         assert sample(PROMPTS, 3, temperature, top_p) == expected
     texts = sample(PROMPTS, SEEDS, TEMPERATURES, TOP_PS)

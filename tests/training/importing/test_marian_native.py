@@ -8,8 +8,6 @@ import pytest
 from support import checkpoints, marian_models
 from support.tiers import nightly_unless
 
-import zoo
-from training.importing.workdir import import_checkpoint
 from zoo.checkpoints.safetensors_file import SafetensorsFile
 from zoo.vocabulary import END, PAD, START, UNKNOWN, pad
 
@@ -28,8 +26,7 @@ FAST = ("pre_norm", "student")
 
 
 def imported(folder, workdir):
-    import_checkpoint(f"marian:{folder}", workdir)
-    return zoo.load(workdir)
+    return checkpoints.imported(f"marian:{folder}", workdir)[1]
 
 
 def order_of(tokenizer):

@@ -18,8 +18,8 @@ LONGEST = 22  # tokens in an answer
 
 class Imported:
     def __init__(self, family, path):
-        import_checkpoint(f"hf:{checkpoints.FIXTURES / family}", path)
-        self.run, self.expected = zoo.load(path), checkpoints.expected(family)
+        _, self.run = checkpoints.imported(f"hf:{checkpoints.FIXTURES / family}", path)
+        self.expected = checkpoints.expected(family)
         size = self.expected["size"]
         self.original = arrange(size, start=0, end=1, pad=0, unknown=2).original_ids
         self.ours = {self.original[i]: i for i in reversed(range(len(self.original))) if i != START}

@@ -4,7 +4,7 @@ import json
 import sys
 
 import pytest
-from support.tiny_runs import train
+from support.tiny_runs import CONVOLUTIONS, train
 
 MODULE = """
 import json
@@ -44,12 +44,12 @@ def module(tmp_path, monkeypatch):
     sys.modules.pop("my_callbacks", None)
 
 
-SETTINGS = ["model.embedding_dim=8", "model.units=8", "model.attention_units=8", "model.readout_units=8"]
-SETTINGS += ["training.max_steps=4", "training.eval_every=2", "training.batch_tokens=256", "data.max_length=20"]
+SETTINGS = [*CONVOLUTIONS, "training.max_steps=4", "training.eval_every=2", "training.accumulate_steps=1"]
 
 
-def test_a_callback_of_the_user_gets_numbers(module, tmp_path):
-    assert train("rnnsearch", "dates", tmp_path / "run", "--callback", f"{module}:noting", "--set", *SETTINGS) == 0
+def test_a_callback_of_the_user_gets_numbers(module, labelled_spec, tmp_path):
+    words = ("--callback", f"{module}:noting", "--set", *SETTINGS)
+    assert train("cnn_classifier", labelled_spec, tmp_path / "run", *words) == 0
     noted = json.loads((tmp_path / "noted.json").read_text())
     assert len(noted["batches"]) == 4 and all(isinstance(loss, float) for loss in noted["batches"])
     assert [epoch for epoch, _, _ in noted["epochs"]] == [0, 1]
@@ -65,8 +65,9 @@ def test_a_callback_of_the_user_gets_numbers(module, tmp_path):
         ("my_callbacks:nothing", ["my_callbacks:nothing", "None"]),
     ],
 )
-def test_what_is_no_callback_is_one_line(module, tmp_path, capsys, reference, words):
-    assert train("rnnsearch", "dates", tmp_path / "run", "--callback", reference, "--set", *SETTINGS) == 2
+def test_what_is_no_callback_is_one_line(module, labelled_spec, tmp_path, capsys, reference, words):
+    arguments = ("--callback", reference, "--set", *SETTINGS)
+    assert train("cnn_classifier", labelled_spec, tmp_path / "run", *arguments) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1 and all(word in error for word in ["--callback", *words])
     assert not (tmp_path / "run").exists()

@@ -68,13 +68,28 @@ def searches(draw):
     return seed, room, limits, options, length, context, changed, draw(st.booleans()), draw(st.booleans())
 
 
-@settings(deadline=None, max_examples=12)
+def explored(count):
+    """Returns what makes a test of `count` drawn searches."""
+    return lambda test: settings(deadline=None, max_examples=count)(given(searches())(test))
+
+
+@explored(4)
 @example((3, 24, [24], {}, 4, [], None, False, False))
 @example((3, 24, [24, 24], {}, 3, [], None, False, False))  # two rows whose drafts are confirmed to different lengths
 @example((3, 24, [24, 20], {}, 3, [], 1.0, False, False))
 @example((3, 24, [24], {"prompts": [(3, 4, 2)], "num_begun": 1}, 3, [], 0.0, True, False))
-@given(searches())
 def test_answers_are_those_without_drafts(case):
+    check_search(case)
+
+
+@pytest.mark.nightly
+@explored(60)
+def test_answers_are_those_without_drafts_at_length(case):
+    check_search(case)
+
+
+def check_search(case):
+    """Checks a search with drafts against one without."""
     seed, room, limits, options, length, context, changed, draws, has_other_ends = case
     limited = constraints(limits, room, **options)
     if has_other_ends:

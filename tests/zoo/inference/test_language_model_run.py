@@ -59,11 +59,11 @@ def test_draws_among_one_token_are_greedy(lines_run):
 
 def test_drafts_change_no_answer(lines_run):
     """Neither greedy ones nor samples; prompts are read, and ended texts left, as without them."""
-    greedy, sampled = {}, {"temperature": 1.5, "seed": 1}
+    greedy, sampled = {}, {"temperature": 1.5, "seed": 1, "max_length": 11}
     drafted_by = lines_run.with_draft
     for run, options in (
         (lines_run, greedy),
-        (lines_run, {"temperature": 0.5, "max_length": 11}),
+        (lines_run, sampled),
         (drafted_by(lines_run), sampled),
         (drafted_by(untrained(lines_run)), greedy),
     ):

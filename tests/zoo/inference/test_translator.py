@@ -46,6 +46,12 @@ def graph(model, draft=None, **options):
     return lambda source: numpy(function({"source": tf.constant(source)}))
 
 
+def eager(model, draft=None, **options):
+    """Returns a translator without a graph, which takes seconds to make."""
+    translator = Translator(model, TranslationOptions(**options), draft=draft)
+    return lambda source: numpy(translator({"source": source}))
+
+
 def log_probabilities(model, source, ids):
     """Returns the log probabilities [R, L, V] of padded ids [R, L] under teacher forcing, but of start and padding."""
     target = np.concatenate([np.full_like(ids[:, :1], START), ids[:, :-1]], axis=1)
@@ -128,11 +134,13 @@ def test_drafts_change_no_translation():
         model = zoo.create_model("transformer_tiny", **sizes, **SMALL["transformer_tiny"])
         chance = np.random.default_rng(3)
         model.set_weights([chance.uniform(-1.0, 1.0, weight.shape) for weight in model.weights])
-        for options in ({"max_length": 24}, {"max_length": 24, "force_end": True, "rules": "ctranslate2"}):
-            assert_alike(graph(model, draft_length=3, **options)(SOURCE), graph(model, **options)(SOURCE))
-            assert graph(model, draft_length=3, **options)(SOURCE[:0])["ids"].shape[0] == 0
-    drafted = graph(model, created("transformer_tiny"), draft_length=3, **options)
-    assert_alike(drafted(SOURCE), graph(model, **options)(SOURCE))
+        for options in ({"max_length": 16}, {"max_length": 16, "force_end": True, "rules": "ctranslate2"}):
+            way = graph if tied == "all" and "rules" in options else eager
+            drafted, expected = way(model, draft_length=3, **options), eager(model, **options)(SOURCE)
+            assert_alike(drafted(SOURCE), expected)
+            assert drafted(SOURCE[:0])["ids"].shape[0] == 0
+    drafted = eager(model, created("transformer_tiny"), draft_length=3, **options)
+    assert_alike(drafted(SOURCE), expected)
     assert drafted(SOURCE[:0])["ids"].shape[0] == 0
 
 

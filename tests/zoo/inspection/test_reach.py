@@ -12,14 +12,12 @@ X = random_array((7, 3), 0)
 
 
 def by_differences(layer, x, step=1e-2):
-    """Returns the norm of the change of the last output by each position, from two calls for each number."""
-    norms = np.zeros(len(x))
-    for place in np.ndindex(x.shape):
-        change = np.zeros_like(x)
-        change[place] = step
-        sides = [to_numpy(layer(*[(x + sign * change)[None]] * _inputs(layer)))[0, -1] for sign in (1, -1)]
-        norms[place[0]] += np.sum(((sides[0] - sides[1]) / (2 * step)) ** 2)
-    return np.sqrt(norms)
+    """Returns the norm of the change of the last output by each position, from two rows for each number."""
+    changes = step * np.eye(x.size, dtype=x.dtype).reshape(x.size, *x.shape)
+    rows = np.concatenate([x + changes, x - changes])
+    above, below = np.split(to_numpy(layer(*[rows] * _inputs(layer)))[:, -1], 2)
+    squares = np.sum(((above - below) / (2 * step)) ** 2, axis=-1)
+    return np.sqrt(squares.reshape(x.shape).sum(axis=-1))
 
 
 def _inputs(layer):
