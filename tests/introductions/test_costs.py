@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 from introductions.page import numbers
 
+pytestmark = pytest.mark.nightly  # its page computes for ten seconds
+
 N, D, K = 12, 16, 3
 
 

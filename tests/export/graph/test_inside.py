@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from support.exports import Case, refused, texts_of
+from support.tiers import nightly_unless
 
 from export.client.answers import alignments
 from export.graph import seq2seq
@@ -18,7 +19,7 @@ LONG = "a " * 700
 TOKENS = {"encoder": ["source_tokens"], "cross": ["source_tokens", "target_tokens"], "decoder": ["decoder_tokens"]}
 
 
-@pytest.fixture(params=["text", "labelled", "lines"])
+@pytest.fixture(params=nightly_unless("text".__ne__, ["text", "labelled", "lines"]))
 def case(request) -> Case:
     return request.getfixturevalue(f"{request.param}_case")
 

@@ -56,6 +56,7 @@ def balanced(tmp_path_factory):
     return spec, words, folder / "run"
 
 
+@pytest.mark.nightly
 def test_a_rare_class_is_found(balanced, tmp_path):
     spec, words, run = balanced
     assert train("self_attention_classifier", spec, tmp_path / "equal", *words) == 0
@@ -70,6 +71,7 @@ def test_a_rare_class_is_found(balanced, tmp_path):
     assert "training.class_weights=balanced" in card
 
 
+@pytest.mark.nightly
 def test_a_resumed_run_has_the_weights_that_it_is_given(balanced, tmp_path, capsys):
     spec, _, run = balanced
     shutil.copytree(run, tmp_path / "run")

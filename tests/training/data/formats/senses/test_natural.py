@@ -9,6 +9,8 @@ from training.data.formats.senses import natural, twins
 from training.data.formats.senses.english import Verb, plural
 from zoo.errors import InputError
 
+pytestmark = pytest.mark.nightly  # writing the corpus takes longer than all other formats
+
 LABELS = [f"{word}.{sense}" for word, senses in twins.SENSES.items() for sense in senses]
 FORMS = {word: {word, plural(word)} for word in twins.SENSES}
 
