@@ -85,7 +85,8 @@ def test_contestants_attend_to_the_same():
     pytest.importorskip("jax")
     pytest.importorskip("torch")
     done = run("-c", PROGRAM)
-    assert done.stdout.split() == ["causal", "3", "window", "4", "padded", "3", "alibi", "3", "additive", "1"]
+    numbers = dict(line.split() for line in done.stdout.splitlines())
+    assert numbers == {"causal": "3", "window": "4", "padded": "3", "alibi": "3", "additive": "1"}
 
 
 def test_a_step_is_counted_without_being_run(tmp_path):

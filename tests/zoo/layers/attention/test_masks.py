@@ -173,7 +173,7 @@ def _check_that_masks_are_anded(case, layer, inputs):
         np.testing.assert_array_equal(result, expected)
     if case.whole and "attention_mask" in given:  # else the mask of the keys also says how many there are
         for result, expected in zip(call(case, layer, inputs, attention_mask=allowed[:, 0]), first, strict=True):
-            np.testing.assert_array_equal(result, expected)
+            np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)  # oneDNN may take other kernels
 
 
 def _check_masks_of_heads(case, layer, inputs):
