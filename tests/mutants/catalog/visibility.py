@@ -8,14 +8,14 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "a rule whose methods have their former names allows nothing",
         "zoo/layers/visibility/base.py",
-        "setattr(cls, name, vars(cls)[former])",
+        "setattr(cls, name, method)",
         "setattr(cls, name, getattr(cls, name))",
         RULES,
     ),
     Mutant(
         "a method that is called by its former name is that of the base class",
         "zoo/layers/visibility/base.py",
-        "setattr(cls, former, vars(cls)[name])",
+        "setattr(cls, former, method)",
         "pass",
         RULES,
     ),

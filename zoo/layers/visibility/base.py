@@ -73,10 +73,11 @@ class FormerNames:
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
         for former, name in FORMER_NAMES.items():
-            if name in vars(cls):
-                setattr(cls, former, vars(cls)[name])
-            elif former in vars(cls):
-                setattr(cls, name, vars(cls)[former])
+            defining = next((base for base in cls.__mro__ if vars(base).keys() & {former, name}), FormerNames)
+            if defining is cls or not issubclass(defining, FormerNames):  # or a mixin
+                method = vars(defining).get(name) or vars(defining)[former]
+                setattr(cls, former, method)
+                setattr(cls, name, method)
 
 
 class VisibilityRule(FormerNames):

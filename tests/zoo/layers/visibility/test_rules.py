@@ -213,7 +213,19 @@ class LaterKeys(layers.Causal):
         return ops.ones_like(super().may_see(blocks))
 
 
+class OddKeys:
+    """A mixin with the name of earlier versions."""
+
+    def sees(self, pairs):
+        return ops.equal(pairs.key % 2, 1)
+
+
+class OddKeysOnly(OddKeys, layers.VisibilityRule):
+    """A rule whose method is that of a mixin."""
+
+
 def test_methods_keep_the_names_of_earlier_versions():
+    np.testing.assert_array_equal(OddKeysOnly().allows(_pairs(0, {})), OddKeys().sees(_pairs(0, {})))
     rule, pairs = LaterKeys() | EarlyKeys(1), _pairs(0, {})
     expected = (pairs.key > pairs.query) | (pairs.key < 1)
     np.testing.assert_array_equal(ops.convert_to_numpy(rule.allows(pairs)), expected)
