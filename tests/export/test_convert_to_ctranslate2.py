@@ -129,7 +129,7 @@ def test_a_language_model_is_written_by_the_names_of_the_format(gpt2, tmp_path):
     numbers = {"rotary_interleave": 1, "rotary_base": run.model.max_wavelength}
     numbers |= {"num_heads_kv": run.model.num_key_value_heads, "rotary_dim": run.model.options.head_dim}
     assert {key: written.read(f"{name}/{key}", ()).item() for key in numbers} == numbers
-    tokens = written.json("vocabulary.json")
+    tokens = written.json("vocabulary.json", list)
     ids = run.tokenizers.text.model_ids
     assert [tokens[ids[i]] for i in (START, END, UNKNOWN)] == ["<s>", "</s>", "<unk>"]
     assert len(tokens) == written.shape("decoder/embeddings/weight")[0]

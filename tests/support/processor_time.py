@@ -10,7 +10,7 @@ import pytest
 
 LIMIT = 8.0  # seconds on the reference machine, on which `_count` takes `REFERENCE`
 REFERENCE = 0.115
-ROOM = 2.0  # other processes share the caches and the memory of the machine
+ROOM = 2.5  # other processes share caches and memory, and TensorFlow slows down more than counting where these are slow
 
 
 def _used() -> float:
