@@ -163,10 +163,10 @@ MUTANTS: list[Mutant] = [
         _REFUSED,
     ),
     Mutant(
-        "numbers of a configuration may be infinite",
+        "numbers of a configuration may be NaN",
         "zoo/checkpoints/checkpoint.py",
         "if is_number and not abs(value) < _LARGEST:",
-        "if False:",
+        "if is_number and abs(value) >= _LARGEST:",
         (_TYPES,),
     ),
     Mutant(
