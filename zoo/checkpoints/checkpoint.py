@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from zoo.checkpoints.json_types import mistakes
+from zoo.checkpoints.json_types import is_integer, is_number, mistakes
 from zoo.checkpoints.safetensors_file import SafetensorsFile
 from zoo.errors import InputError, unknown_name
 from zoo.workdir import checksum
@@ -50,6 +50,7 @@ class Checkpoint:
         self.path = path
         if not path.is_dir():
             raise InputError(f"{path} is not a folder. A checkpoint is a folder with config.json and its weights.")
+        self._contents: dict[str, Any] = {}
         self.config: dict[str, Any] = self._configuration()
         self.defaults: Mapping[str, Any] = {}
         self.revision: str = revision or self.config.get("_commit_hash") or ""
@@ -116,7 +117,7 @@ class Checkpoint:
             self._tensors[name] = path, tuple(tensor.shape), functools.partial(_to_numpy, tensor)
 
     def json(self, name: str, kind: type[dict[str, Any]] | type[list[Any]] = dict) -> Any:
-        """Returns the content of a JSON file of the folder.
+        """Returns the content of a JSON file of the folder, which is read once: do not change it.
 
         Args:
             name: The name of the file.
@@ -125,6 +126,8 @@ class Checkpoint:
         Raises:
             InputError: If it is missing, damaged or of another type.
         """
+        if name in self._contents:
+            return self._contents[name]
         path = self.path / name
         if path.is_file():
             check_content(path)
@@ -139,6 +142,7 @@ class Checkpoint:
             raise InputError(f"{path} must contain {described}. Received: {content!r:.100}.")
         for key, value, expected in mistakes(name, content) if isinstance(content, dict) else ():
             raise InputError(f"{path}: {key} must be {expected}. Received: {value!r:.100}.")
+        self._contents[name] = content
         return content
 
     def file(self, name: str) -> Path:
@@ -188,9 +192,14 @@ class Checkpoint:
         if (written := self._generation_value("eos_token_id")) is not None:
             file, value = self.path / _GENERATION, written
         ends = value if isinstance(value, list) else [value]
-        if not ends or not all(isinstance(end, int) and not isinstance(end, bool) for end in ends):
+        if not ends or not all(map(is_integer, ends)):
             raise InputError(f"{file}: eos_token_id must be the id of a token, or several. Received: {value!r}.")
         return list(dict.fromkeys(ends))
+
+    def start(self, end: int) -> int:
+        """Returns the start token; models without one begin with their end token."""
+        start: int | None = self.option("bos_token_id", end)
+        return end if start is None else start
 
     def _generation_value(self, name: str) -> Any:
         """Returns a value of `generation_config.json`, or `None` if it is missing."""
@@ -330,17 +339,16 @@ class Checkpoint:
 
 def _mistaken(value: Any, default: Any) -> str:
     """Returns what a value must be, from the type of its default; empty if it is that, or null."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if is_number and not abs(value) < _LARGEST:  # nor NaN
+    if is_number(value) and not abs(value) < _LARGEST:  # nor NaN
         return f"a number below {_LARGEST:,}"
     if value is None or default is None:
         return ""
     if isinstance(default, bool):
         return "" if isinstance(value, int) else "true or false"
     if isinstance(default, int):
-        return "" if is_number and value == int(value) else "a whole number"
+        return "" if is_number(value) and value == int(value) else "a whole number"
     if isinstance(default, float):
-        return "" if is_number else "a number"
+        return "" if is_number(value) else "a number"
     return "" if not isinstance(default, str) or isinstance(value, str) else "a text"
 
 

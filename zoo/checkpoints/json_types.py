@@ -5,6 +5,16 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 
+def is_number(value: Any) -> bool:
+    """Returns whether a value is a number; true and false are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def is_integer(value: Any) -> bool:
+    """Returns whether a value is a whole number without a decimal point; true and false are none."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 def _is_object(value: Any) -> bool:
     return isinstance(value, dict)
 
@@ -14,11 +24,11 @@ def _is_text(value: Any) -> bool:
 
 
 def _is_size(value: Any) -> bool:
-    return value is None or (isinstance(value, int) and not isinstance(value, bool) and value > 0)
+    return value is None or (is_integer(value) and value > 0)
 
 
 def _is_length(value: Any) -> bool:
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value))
+    return value is None or (is_number(value) and math.isfinite(value))
 
 
 def _is_token(value: Any) -> bool:
@@ -26,7 +36,7 @@ def _is_token(value: Any) -> bool:
 
 
 def _is_id(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return is_integer(value) and value >= 0
 
 
 def _are_tokens(value: Any) -> bool:

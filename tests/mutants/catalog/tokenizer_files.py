@@ -165,8 +165,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "numbers of a configuration may be NaN",
         "zoo/checkpoints/checkpoint.py",
-        "if is_number and not abs(value) < _LARGEST:",
-        "if is_number and abs(value) >= _LARGEST:",
+        "if is_number(value) and not abs(value) < _LARGEST:",
+        "if is_number(value) and abs(value) >= _LARGEST:",
         (_TYPES,),
     ),
     Mutant(

@@ -57,10 +57,11 @@ def decoder(
         InputError: If the checkpoint has options that our models do not support.
     """
     heads, dim = checkpoint.option("num_attention_heads"), checkpoint.option("hidden_size")
-    start, (end, *others) = checkpoint.option("bos_token_id"), checkpoint.ends()
+    end, *others = checkpoint.ends()
+    start = checkpoint.start(end)
     unknown, pad = unknown_id(checkpoint), checkpoint.option("pad_token_id")
     pad = None if pad in (start, end, unknown, -1) else pad
-    order = arrange(checkpoint.option("vocab_size"), end if start is None else start, end, pad, unknown)
+    order = arrange(checkpoint.option("vocab_size"), start, end, pad, unknown)
     groups = checkpoint.option("num_key_value_heads") or heads
     options = {
         "vocab_size": len(order.original_ids),

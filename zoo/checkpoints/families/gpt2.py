@@ -41,8 +41,7 @@ def gpt2(checkpoint: Checkpoint) -> Imported:
     activation = checkpoint.option("activation_function", "gelu_new")
     size, dim = checkpoint.option("vocab_size", 50257), checkpoint.option("n_embd", 768)
     end, *others = checkpoint.ends(size - 1)
-    start = checkpoint.option("bos_token_id", end)
-    order = arrange(size, end if start is None else start, end)
+    order = arrange(size, checkpoint.start(end), end)
     options = {
         "vocab_size": len(order.original_ids),
         "num_layers": checkpoint.option("n_layer", 12),

@@ -44,8 +44,7 @@ def gpt_neox(checkpoint: Checkpoint) -> Imported:
     checkpoint.option("attention_bias", True, only=True)
     size, dim = checkpoint.option("vocab_size", 50432), checkpoint.option("hidden_size", 6144)
     (end, *others), activation = checkpoint.ends(2), checkpoint.option("hidden_act", "gelu")
-    start = checkpoint.option("bos_token_id", end)
-    order = arrange(size, end if start is None else start, end)
+    order = arrange(size, checkpoint.start(end), end)
     wavelength, fraction = checkpoint.option("rotary_emb_base", 10000.0), checkpoint.option("rotary_pct", 0.25)
     for name, same in (("rope_theta", wavelength), ("partial_rotary_factor", fraction)):  # other names of these
         checkpoint.option(name, same, only=same)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from zoo.checkpoints.checkpoint import Checkpoint
+from zoo.checkpoints.json_types import is_number
 from zoo.errors import InputError
 
 # Of each `rope_type`: our `rope_scaling`, and its keys with the one value that each may have, `None` for any number.
@@ -99,7 +100,7 @@ def rotary_options(where: str, parameters: Any, wavelength: float, fraction: flo
 
 
 def _is_positive(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+    return is_number(value) and 0 < value < math.inf
 
 
 def check_scaling(family: str, options: Mapping[str, Any]) -> None:
