@@ -151,11 +151,11 @@ def decoder_files(
         InputError: If the tokenizer is of another kind.
     """
     if isinstance(tokenizer, ReorderedSubwordTokenizer):
-        order = Arrangement(tokenizer.model_ids).complete(pad=False).with_start(tables)
+        order = Arrangement(tokenizer.original_ids).complete(pad=False).with_start(tables)
         pieces, ids = read_model(tokenizer.model).id_to_piece, tokenizer.model_ids
         names = {START: START_NAME, END: END_NAME, **tokenizer.names}
         special = {ours: names[ours] if ids[ours] < 0 else pieces(ids[ours]) for ours in (START, END)}
-        further = {order.original_ids[ours]: name for ours, name in special.items() if ids[ours] < 0}
+        further = {order.original_ids[ours]: name for ours, name in names.items() if ids[ours] < 0}
         added = {str(i): {"content": name, "special": True, **_AS_THEY_ARE} for i, name in further.items()}
         config = {
             "tokenizer_class": "LlamaTokenizer",

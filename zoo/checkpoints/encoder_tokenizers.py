@@ -1,5 +1,6 @@
 """The tokenizers of RoBERTa, XLM-RoBERTa and BART, which add `<s>` before and `</s>` after texts."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -106,12 +107,13 @@ def bart_tokenizers(
 
 
 def _check_prefix(checkpoint: Checkpoint, expected: bool) -> dict[str, Any]:
-    """Checks whether texts begin with a space, and returns the content of `tokenizer_config.json`."""
+    """Checks whether texts begin with a space, and returns the content of `tokenizer_config.json`; null is no."""
     config = tokenizer_config(checkpoint)
-    if (received := config.get("add_prefix_space")) not in (None, expected):
+    received = config.get("add_prefix_space", expected)
+    if bool(received) is not expected:
         raise InputError(
             f"{checkpoint.path / 'tokenizer_config.json'}: add_prefix_space must be {str(expected).lower()} to be "
-            f"imported. Received: {received}."
+            f"imported. Received: {json.dumps(received)}."
         )
     return config
 

@@ -262,8 +262,9 @@ def reordered_subwords(
         if not special:  # a piece that merges result in is not found wherever a text contains it
             raise added_token_error(path, piece)
         named[index] = piece
-    names = {ours: named[i] for ours, i in enumerate(order.original_ids) if i >= size and i in named and ours <= END}
-    return ReorderedSubwordTokenizer(model, [i if i < size else NEW for i in order.original_ids], names, tidy=tidy)
+    ids = order.original_ids
+    names = {ours: named[i] for ours, i in enumerate(ids) if i >= size and i in named}
+    return ReorderedSubwordTokenizer(model, [i if i < size else NEW for i in ids], names, ids, tidy)
 
 
 def added_tokens_of(checkpoint: Checkpoint) -> Iterator[tuple[Path, str, int, bool]]:

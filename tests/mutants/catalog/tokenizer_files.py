@@ -72,6 +72,20 @@ MUTANTS: list[Mutant] = [
         _REFUSED,
     ),
     Mutant(
+        "tokens beyond the pieces of SentencePiece lose their names, but for the end",
+        _FILES,
+        "if i >= size and i in named}",
+        "if i >= size and i in named and ours == END}",
+        ("tests/training/importing/test_llama.py::test_tokens_beyond_the_pieces_keep_their_names_and_ids",),
+    ),
+    Mutant(
+        "tokens beyond the pieces of SentencePiece get other ids",
+        _FILES,
+        "names, ids, tidy)",
+        "names, None, tidy)",
+        ("tests/training/importing/test_llama.py::test_tokens_beyond_the_pieces_keep_their_names_and_ids",),
+    ),
+    Mutant(
         "a decoder whose file omits the space before texts puts one",
         _FILES,
         "return model if expected is adds else model + _NO_SPACE",

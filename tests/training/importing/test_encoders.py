@@ -186,6 +186,7 @@ REFUSED = [
     ("xlm_roberta/config.json", {"pad_token_id": 0}, "pad_token_id"),
     ("xlm_roberta/config.json", {"vocab_size": 9}, "vocab_size", "9"),
     ("xlm_roberta/tokenizer_config.json", {"add_prefix_space": False}, "add_prefix_space"),
+    ("xlm_roberta/tokenizer_config.json", {"add_prefix_space": None}, "add_prefix_space", "null"),
     ("xlm_roberta/tokenizer_config.json", {"mask_token": "<m>"}, "mask_token", "<m>"),
     ("xlm_roberta_described/config.json", {"vocab_size": 9}, "tokenizer.json", "24", "9"),
     ("xlm_roberta_described/tokenizer.json", {"post_processor": None}, "tokenizer.json", "post_processor"),

@@ -350,7 +350,7 @@ def test_rotary_positions_are_scaled_as_the_file_says_or_refused(tmp_path, subte
     assert np.allclose(first[:, 0], second[:, 0], atol=1e-5) and not np.allclose(first, second, atol=1e-3)
 
 
-def test_an_end_beyond_the_pieces_keeps_its_name(tmp_path):
+def test_tokens_beyond_the_pieces_keep_their_names_and_ids(tmp_path):
     folder = checkpoints.copy("llama", tmp_path / "llama")
     file = SafetensorsFile(folder / "model.safetensors")
     tensors = {name: file.read(name) for name in file.names()}
@@ -373,10 +373,13 @@ def test_an_end_beyond_the_pieces_keeps_its_name(tmp_path):
         assert written["eos_token"] == "<|im_end|>"
         end = json.loads((out / "config.json").read_text(encoding="utf-8"))
         if kind == "hf":
-            assert written["added_tokens_decoder"][str(end["eos_token_id"])]["content"] == "<|im_end|>"
+            assert {i: token["content"] for i, token in written["added_tokens_decoder"].items()} == {
+                str(i): name for i, name in enumerate(names, start=size)
+            }
+            assert end["eos_token_id"] == size + 1
         else:
             assert end["eos_token"] == "<|im_end|>"
-            assert "<|im_end|>" in json.loads((out / "vocabulary.json").read_text(encoding="utf-8"))
+            assert {*names} <= {*json.loads((out / "vocabulary.json").read_text(encoding="utf-8"))}
     _, again = checkpoints.imported(f"hf:{tmp_path / 'hf'}", tmp_path / "again")
     prompts = checkpoints.expected("llama")["prompts"]
     assert run.ids(prompts) == again.ids(prompts)
