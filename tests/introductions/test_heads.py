@@ -1,6 +1,7 @@
 """Heads, as they are taught."""
 
 import numpy as np
+import pytest
 from introductions.conftest import array, close, numpy, softmax
 from support.commands import parse
 
@@ -119,5 +120,6 @@ def row_the_heads_of_a_served_model(command_lines):
     assert (options.layer, options.head, str(options.heatmap)) == (0, "all", "heads.png")
 
 
+@pytest.mark.nightly
 def test_rows(check_rows):
     check_rows()

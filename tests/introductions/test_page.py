@@ -5,6 +5,7 @@ import re
 import shlex
 from pathlib import Path
 
+import pytest
 from introductions.page import PAGE, binds, claims, numbers, openings, parts, reads, rows, stands_in
 from support.every import every
 
@@ -73,6 +74,7 @@ def test_what_is_read_and_bound_is_found():
     assert reads("while x:\n    x = len(y)") == {"x", "y"} and reads("class Z:\n    def a(self): return b") == {"b"}
 
 
+@pytest.mark.nightly
 def test_the_page_runs_from_top_to_bottom(page):
     with every() as failures:
         for part, ran in page.items():
@@ -81,6 +83,7 @@ def test_the_page_runs_from_top_to_bottom(page):
     assert {part.title for part in page} == {part.title for part in parts() if part.language == "python"}
 
 
+@pytest.mark.nightly
 def test_the_numbers_of_a_text_are_in_its_block_or_printed_by_it(page):
     """Those of a command are in the part of a document, such as a table of measurements, to which the text leads."""
     with every() as failures:

@@ -1,6 +1,7 @@
 """Order and positions, as they are taught."""
 
 import numpy as np
+import pytest
 from introductions.conftest import array, close, numpy, softmax
 from introductions.page import numbers
 from support.commands import parse
@@ -156,5 +157,6 @@ def row_positions_of_a_model(names):
         assert np.abs(first - third).max() > 1e-3
 
 
+@pytest.mark.nightly
 def test_rows(check_rows):
     check_rows()

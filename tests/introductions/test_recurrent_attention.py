@@ -1,6 +1,7 @@
 """Recurrent attention, as it is taught."""
 
 import numpy as np
+import pytest
 from introductions.conftest import array, close, numpy, softmax
 from introductions.page import numbers
 from support.commands import parse
@@ -243,5 +244,6 @@ def row_source_words_do_not_attend_to_each_other(names):
     assert names["recurrent"] == ("cross",) and "encoder" in names["kinds"]
 
 
+@pytest.mark.nightly
 def test_rows(check_rows):
     check_rows()

@@ -166,5 +166,6 @@ def row_training_without_the_scale(command_lines):
     assert (scaled, unscaled) == ("scaled_dot", "dot")
 
 
+@pytest.mark.nightly
 def test_rows(check_rows):
     check_rows()

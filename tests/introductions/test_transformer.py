@@ -1,6 +1,7 @@
 """The Transformer, as it is taught."""
 
 import numpy as np
+import pytest
 from introductions.conftest import close, numpy
 from support.commands import parse
 
@@ -105,5 +106,6 @@ def row_a_diagram_of_the_transformer(names):
     check_diagram(names["svg"], attends=True)
 
 
+@pytest.mark.nightly
 def test_rows(check_rows):
     check_rows()

@@ -15,10 +15,12 @@ from zoo.workdir import WorkDir
 
 HOLD = """
 import sys, time
-from training.loop.access import locked
-from zoo.workdir import WorkDir
+from pathlib import Path
+from zoo.runtime.locks import exclusive  # as `locked` takes it, without the imports of a training
 
-with locked(WorkDir(sys.argv[1])):
+folder = Path(sys.argv[1])
+folder.mkdir()
+with exclusive(folder / ".lock", "busy"):
     print("held", flush=True)
     time.sleep(600)
 """

@@ -127,6 +127,7 @@ def test_xla_agrees_with_graph(name, options):
     assert_alike(numpy(compiled({"source": tf.constant(source)})), graph(model, **options)(source))
 
 
+@pytest.mark.nightly
 def test_drafts_change_no_translation():
     """With sources that share the vocabulary, in which drafts are looked up, without, and from a draft model."""
     for tied in ("none", "all"):

@@ -64,6 +64,7 @@ def test_a_classifier_is_fitted_in_three_lines(models):
     assert history["accuracy"][-1] == 1 and history["loss"][-1] < history["loss"][0] / 10
 
 
+@pytest.mark.nightly
 def test_a_model_is_loaded_from_its_file_by_a_program_that_imports_zoo_alone(models, tmp_path):
     models["classifier"].save(tmp_path / "model.keras")
     program = "import sys, numpy, zoo; print(tuple(zoo.load_model(sys.argv[1])(numpy.array([[4, 6, 2, 0]])).shape))"
