@@ -99,7 +99,7 @@ def _older_files(checkpoint: Checkpoint, order: Arrangement) -> tuple[dict[str, 
         "model": {"type": "BPE", "vocab": vocabulary, "merges": merges},
         "added_tokens": [
             {**flags.get(token, {}), "id": index, "content": token, "special": is_special}
-            for token, (_, index, is_special) in tokens.items()
+            for token, (_, index, is_special) in sorted(tokens.items(), key=lambda item: item[1][1])
         ],
     }
     return described, {token: path for token, (path, *_) in tokens.items()}
@@ -146,8 +146,17 @@ def described_byte_level(
     compose = normalizer.get("type") == "NFC"
     merges = [pair.split(" ") if isinstance(pair, str) else list(pair) for pair in model["merges"]]
     tokens, merged = described.get("added_tokens") or [], {*map("".join, merges)}
+    following = len(model["vocab"])  # which the package gives the next added token, whatever the file says
     for token in tokens:
-        _check_added((files or {}).get(token["content"], path), token, model["vocab"], merged, max(order.original_ids))
+        file = (files or {}).get(token["content"], path)
+        _check_added(file, token, model["vocab"], merged, max(order.original_ids))
+        if token["content"] not in model["vocab"]:
+            if token["id"] != following:
+                raise InputError(
+                    f"{file}: the id of {token['content']!r} must be {following} in {_ADDED}, the next one. "
+                    f"Received: {token['id']}."
+                )
+            following += 1
     special = {*special, *(token["id"] for token in tokens if token["special"])}
     vocabulary = {**model["vocab"], **{token["content"]: token["id"] for token in tokens if token["special"]}}
     added = _added_tokens((token for token in tokens if not token["special"]), compose)

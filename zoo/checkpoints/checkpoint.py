@@ -188,7 +188,9 @@ class Checkpoint:
         Raises:
             InputError: If they are not ids.
         """
-        file, value = self.config_file, self.option("eos_token_id", default)
+        self.read_options.add("eos_token_id")
+        value = self.config.get("eos_token_id", self.defaults.get("eos_token_id", default))
+        file = self.config_file
         if (written := self._generation_value("eos_token_id")) is not None:
             file, value = self.path / _GENERATION, written
         ends = value if isinstance(value, list) else [value]

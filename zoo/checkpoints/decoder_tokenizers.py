@@ -1,6 +1,7 @@
 """Reads the tokenizers of decoders, and writes them: SentencePiece or byte-level."""
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,12 @@ from zoo.checkpoints.byte_level_tokenizers import (
 from zoo.checkpoints.checkpoint import Checkpoint
 from zoo.checkpoints.sentencepiece_writer import described_sentencepiece, space_before, spaced_description
 from zoo.checkpoints.tokenizers import (
+    added_tokens_of,
     adding_step,
+    check_same_pieces,
+    config_files,
     content_of,
+    described_beyond,
     has_byte_pieces,
     model_of,
     reordered_subwords,
@@ -26,16 +31,17 @@ from zoo.checkpoints.tokenizers import (
     tokenizer_config,
     unknown_of,
 )
-from zoo.checkpoints.vocabulary import Arrangement
+from zoo.checkpoints.vocabulary import NEW, Arrangement
 from zoo.errors import InputError
 from zoo.text import ByteLevelBPETokenizer, ReorderedSubwordTokenizer, Tokenizer
 from zoo.text.subwords import read_model
-from zoo.vocabulary import END, START, UNKNOWN
+from zoo.vocabulary import END, PAD, START, UNKNOWN
 
 _MODEL = "tokenizer.model"
 _SPACE_OF = {"LlamaTokenizer": True, "GemmaTokenizer": False}
 """Whether classes of tokenizers put a space before texts by default."""
-_AS_THEY_ARE = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+_STARTS = ("<s>", "<bos>")
+"""The start tokens of these classes by default."""
 
 
 def text_tokenizer(checkpoint: Checkpoint, order: Arrangement) -> Tokenizer:
@@ -46,7 +52,12 @@ def text_tokenizer(checkpoint: Checkpoint, order: Arrangement) -> Tokenizer:
         InputError: If both are missing, or the second splits text in an unsupported way.
     """
     if (checkpoint.path / _MODEL).is_file():
-        return reordered_subwords(checkpoint, _MODEL, order)
+        tokenizer = reordered_subwords(checkpoint, _MODEL, order)
+        if (checkpoint.path / DESCRIBED).is_file():
+            check_same_pieces(checkpoint, _described_model(checkpoint), _MODEL, tokenizer.model)
+            if space_before(checkpoint.path / DESCRIBED, checkpoint.json(DESCRIBED)) == "Metaspace":
+                return _described_subwords(checkpoint, order)  # whose spaces SentencePiece cannot have
+        return tokenizer
     return _described_subwords(checkpoint, order) if _has_bytes(checkpoint) else byte_level(checkpoint, order)
 
 
@@ -71,16 +82,8 @@ def _unknown_name(checkpoint: Checkpoint) -> str:
 
 
 def _described_subwords(checkpoint: Checkpoint, order: Arrangement) -> ReorderedSubwordTokenizer:
-    path, described, config = checkpoint.path / DESCRIBED, checkpoint.json(DESCRIBED), tokenizer_config(checkpoint)
-    try:
-        before = space_before(path, described)
-        controls = special_names(checkpoint) | {"<s>", "</s>"}  # which Phi-3 does not mark as special
-        model = described_sentencepiece(path, described, controls, _unknown_name(checkpoint))
-        tokenizer = reordered_subwords(checkpoint, DESCRIBED, order, model)
-    except InputError as error:
-        raise error if str(checkpoint.path) in str(error) else InputError(f"{path}: {error}") from None
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise InputError(f"{path} is damaged, or not a tokenizer.json ({type(error).__name__}: {error}).") from None
+    tokenizer = reordered_subwords(checkpoint, DESCRIBED, order, _described_model(checkpoint))
+    before, config = space_before(checkpoint.path / DESCRIBED, checkpoint.json(DESCRIBED)), tokenizer_config(checkpoint)
     default = _SPACE_OF.get(str(config.get("tokenizer_class") or "").removesuffix("Fast"))
     configured = default if config.get("add_prefix_space") is None else bool(config["add_prefix_space"])
     if configured not in (None, bool(before)):
@@ -90,6 +93,18 @@ def _described_subwords(checkpoint: Checkpoint, order: Arrangement) -> Reordered
         )
     tokenizer.spaced = before == "Metaspace"
     return tokenizer
+
+
+def _described_model(checkpoint: Checkpoint) -> bytes:
+    """Returns the SentencePiece model that `tokenizer.json` describes."""
+    path, described = checkpoint.path / DESCRIBED, checkpoint.json(DESCRIBED)
+    controls = special_names(checkpoint) | {"<s>", "</s>"}  # which Phi-3 does not mark as special
+    try:
+        return described_sentencepiece(path, described, controls, _unknown_name(checkpoint))
+    except InputError as error:
+        raise error if str(checkpoint.path) in str(error) else InputError(f"{path}: {error}") from None
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(f"{path} is damaged, or not a tokenizer.json ({type(error).__name__}: {error}).") from None
 
 
 def begins_texts(checkpoint: Checkpoint, start: int) -> bool:
@@ -109,7 +124,10 @@ def begins_texts(checkpoint: Checkpoint, start: int) -> bool:
         raise InputError(f"{path}: add_eos_token must be false to be imported. Received: true.")
     configured = config.get("add_bos_token")
     if not (checkpoint.path / DESCRIBED).is_file():
-        return (checkpoint.path / _MODEL).is_file() if configured is None else bool(configured)
+        begins = (checkpoint.path / _MODEL).is_file() if configured is None else bool(configured)
+        if begins:
+            _check_start(checkpoint, start)
+        return begins
     begins = _described_start(checkpoint, start)
     if configured not in (None, begins):
         raise InputError(
@@ -117,6 +135,23 @@ def begins_texts(checkpoint: Checkpoint, start: int) -> bool:
             f"Received: {configured!r}."
         )
     return begins
+
+
+def _check_start(checkpoint: Checkpoint, start: int) -> None:
+    """Checks that the start token of a model is the one that a tokenizer without `tokenizer.json` adds."""
+    written = [content_of(content["bos_token"]) for _, content in config_files(checkpoint) if content.get("bos_token")]
+    names = {token for _, token, index, _ in added_tokens_of(checkpoint) if index == start}
+    if (checkpoint.path / _MODEL).is_file():
+        processor = read_model(model_of(checkpoint, _MODEL))
+        names |= {processor.id_to_piece(start)} if 0 <= start < processor.vocab_size() else set()
+        written = written or [*_STARTS]
+    elif (checkpoint.path / "vocab.json").is_file():
+        names |= {piece for piece, index in checkpoint.json("vocab.json").items() if index == start}
+    if written and not names.intersection(written):
+        raise InputError(
+            f"{checkpoint.config_file}: bos_token_id must be the id of {' or '.join(written)}, which the tokenizer "
+            f"adds before texts. Received: {start}, {' or '.join(sorted(names)) or 'a token without a name'}."
+        )
 
 
 def _described_start(checkpoint: Checkpoint, start: int) -> bool:
@@ -136,6 +171,12 @@ def _described_start(checkpoint: Checkpoint, start: int) -> bool:
     return bool(added)
 
 
+def _unused_name(name: str, used: Collection[str]) -> str:
+    """Returns the name of a token, changed if another token has it."""
+    names = itertools.chain([name], (f"{name[:-2]}_{number}|>" for number in itertools.count(1)))
+    return next(other for other in names if other not in used)
+
+
 def decoder_files(
     tokenizer: Tokenizer, tables: Sequence[np.ndarray], family: str, begins: bool
 ) -> tuple[dict[str, Any], Arrangement]:
@@ -152,11 +193,24 @@ def decoder_files(
     """
     if isinstance(tokenizer, ReorderedSubwordTokenizer):
         order = Arrangement(tokenizer.original_ids).complete(pad=False).with_start(tables)
-        pieces, ids = read_model(tokenizer.model).id_to_piece, tokenizer.model_ids
-        names = {START: START_NAME, END: END_NAME, **tokenizer.names}
+        processor, ids = read_model(tokenizer.model), list(tokenizer.model_ids)
+        pieces, names = processor.id_to_piece, {**tokenizer.names}
+        if order.original_ids[START] != Arrangement(tokenizer.original_ids).complete(pad=False).original_ids[START]:
+            ids[START] = NEW  # the start token got an id and a row of its own
+            names.pop(START, None)
+        for ours, name in ((START, START_NAME), (END, END_NAME)):
+            if ids[ours] < 0 and ours not in names:
+                names[ours] = _unused_name(name, {*names.values(), *tokenizer.piece_table()})
         special = {ours: names[ours] if ids[ours] < 0 else pieces(ids[ours]) for ours in (START, END)}
-        further = {order.original_ids[ours]: name for ours, name in names.items() if ids[ours] < 0}
-        added = {str(i): {"content": name, "special": True, **_AS_THEY_ARE} for i, name in further.items()}
+        if order.original_ids[PAD] != NEW and (ids[PAD] >= 0 or PAD in names):
+            special[PAD] = pieces(ids[PAD]) if ids[PAD] >= 0 else names[PAD]
+        further = {
+            order.original_ids[ours]: name
+            for ours, name in names.items()
+            if ids[ours] < 0 and order.original_ids[ours] != NEW
+        }
+        added = described_beyond(further, processor.vocab_size())
+        further = {int(i): token["content"] for i, token in added.get("added_tokens_decoder", {}).items()}
         config = {
             "tokenizer_class": "LlamaTokenizer",
             "add_bos_token": begins,
@@ -165,7 +219,8 @@ def decoder_files(
             "eos_token": special[END],
             "unk_token": pieces(ids[UNKNOWN]),
             "clean_up_tokenization_spaces": False,
-            **({"added_tokens_decoder": added} if added else {}),
+            **({"pad_token": special[PAD]} if PAD in special else {}),
+            **added,
         }
         if not tokenizer.spaced:
             return {_MODEL: tokenizer.model, "tokenizer_config.json": config}, order

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from zoo.checkpoints.checkpoint import Checkpoint
-from zoo.checkpoints.sentencepiece_writer import described_sentencepiece, single_tokens, steps_of
+from zoo.checkpoints.sentencepiece_writer import charsmap_of, described_sentencepiece, single_tokens, steps_of
 from zoo.checkpoints.vocabulary import NEW, Arrangement
 from zoo.errors import InputError
 from zoo.text import (
@@ -28,6 +28,8 @@ _CONFIG, _ADDED, _PIECES = "tokenizer_config.json", "added_tokens.json", "spiece
 _DESCRIBED, _SPECIAL_NAMES = "tokenizer.json", "special_tokens_map.json"
 _NO_SPACE = b"\x1a\x02\x18\x00"
 """The part of a SentencePiece model that overrides `add_dummy_prefix` with false."""
+_SCORES_DIFFER = 1e-4
+"""The smallest difference of scores of a piece in two files that counts as one."""
 
 
 FOLLOWING = ("PreTrainedTokenizer", "TokenizersBackend")
@@ -218,9 +220,17 @@ def t5_model(checkpoint: Checkpoint) -> bytes:
     Raises:
         InputError: If both are missing, or `tokenizer.json` has steps that SentencePiece lacks.
     """
-    if (checkpoint.path / _PIECES).is_file() or not (checkpoint.path / "tokenizer.json").is_file():
-        return spaced_model(checkpoint, _PIECES, can_omit=False)
-    path, described = checkpoint.path / "tokenizer.json", checkpoint.json("tokenizer.json")
+    described = _described_t5_model(checkpoint) if is_described(checkpoint) else b""
+    if described and not (checkpoint.path / _PIECES).is_file():
+        return described
+    model = spaced_model(checkpoint, _PIECES, can_omit=False)
+    if described:
+        check_same_pieces(checkpoint, described, _PIECES, model)
+    return model
+
+
+def _described_t5_model(checkpoint: Checkpoint) -> bytes:
+    path, described = checkpoint.path / _DESCRIBED, checkpoint.json(_DESCRIBED)
     try:
         model = described_sentencepiece(path, described, ())
         processor = read_model(model)
@@ -234,6 +244,46 @@ def t5_model(checkpoint: Checkpoint) -> bytes:
             f"{path}: model.unk_id must be that of {expected} (unk_token of {_CONFIG}). Received: that of {unknown}."
         )
     return model
+
+
+def check_same_pieces(checkpoint: Checkpoint, described: bytes, name: str, model: bytes) -> None:
+    """Checks that `tokenizer.json` has the pieces of the SentencePiece model beside it, and divides texts likewise.
+
+    Args:
+        checkpoint: The checkpoint.
+        described: The model that `tokenizer.json` describes.
+        name: The name of the file of the model.
+        model: The model.
+
+    Raises:
+        InputError: If pieces, their order in merges or their scores, or the rules for characters differ.
+    """
+    path, one, other = checkpoint.path / _DESCRIBED, read_model(model), read_model(described)
+    size, num_described = one.vocab_size(), other.vocab_size()
+    for index in range(size):
+        piece, received = one.id_to_piece(index), other.id_to_piece(index) if index < num_described else None
+        if piece != received:
+            raise InputError(
+                f"{path}: the piece of the id {index} in model.vocab must be {piece!r}, as in {name}. "
+                f"Received: {received!r}."
+            )
+    single = single_tokens(model) | single_tokens(described)
+    ordinary = [
+        index
+        for index in range(size)
+        if not any(is_kind(index) for is_kind in (one.is_control, one.is_unknown, one.is_byte, one.is_unused))
+        and other.id_to_piece(index) not in single
+    ]
+    if model_kind(checkpoint.json(_DESCRIBED)["model"]) == "BPE":
+        last = min(map(other.get_score, range(num_described)), default=0.0)  # of pieces to which nothing merges
+        merged = [index for index in ordinary if other.get_score(index) > last]
+        are_equal = sorted(merged, key=one.get_score) == sorted(merged, key=other.get_score)
+    else:
+        are_equal = all(abs(one.get_score(index) - other.get_score(index)) < _SCORES_DIFFER for index in ordinary)
+    if not are_equal:
+        raise InputError(f"{path}: model must have the merges or scores of {name}. Received: others.")
+    if charsmap_of(model) != charsmap_of(described):
+        raise InputError(f"{path}: normalizer must have the rules of {name}. Received: others.")
 
 
 def reordered_subwords(
@@ -254,17 +304,42 @@ def reordered_subwords(
     model = spaced_model(checkpoint, name, can_omit=True) if model is None else model
     processor, single = read_model(model), single_tokens(model)
     size = processor.vocab_size()
-    named = {}
+    if order.size < size:
+        raise InputError(
+            f"{checkpoint.path / name} has {size} pieces: vocab_size must be at least {size}. Received: {order.size}."
+        )
+    named: dict[int, str] = {}
     for path, piece, index, special in added_tokens_of(checkpoint):
         is_piece = index < size and processor.id_to_piece(index) == piece
         if is_piece and (special or piece in single or not piece.strip(SPACE)):
             continue
         if not special:  # a piece that merges result in is not found wherever a text contains it
             raise added_token_error(path, piece)
+        _check_id(path, piece, index, processor, named)
         named[index] = piece
+    beyond = {index: token for index, token in sorted(named.items()) if index >= size}
+    for expected, (index, token) in enumerate(beyond.items(), start=size):
+        if index != expected:  # which `transformers` gives it, whatever the file says
+            raise InputError(
+                f"{path}: the id of {token!r} must be {expected}, the next one behind the pieces of {name}. "
+                f"Received: {index}."
+            )
     ids = order.original_ids
     names = {ours: named[i] for ours, i in enumerate(ids) if i >= size and i in named}
     return ReorderedSubwordTokenizer(model, [i if i < size else NEW for i in ids], names, ids, tidy)
+
+
+def _check_id(path: Path, token: str, index: int, processor: Any, named: Mapping[int, str]) -> None:
+    """Checks that an added token has one id and that no other token has it; raises InputError if not."""
+    piece = processor.piece_to_id(token)
+    known = piece if processor.id_to_piece(piece) == token else index
+    if index < processor.vocab_size():
+        named = {index: processor.id_to_piece(index), **named}
+    known = next((other for other, name in named.items() if name == token), known)
+    if known != index:
+        raise InputError(f"{path}: the id of {token!r} must be {known}, as elsewhere. Received: {index}.")
+    if (name := named.get(index, token)) != token:
+        raise InputError(f"{path}: the token of the id {index} must be {name!r}, as elsewhere. Received: {token!r}.")
 
 
 def added_tokens_of(checkpoint: Checkpoint) -> Iterator[tuple[Path, str, int, bool]]:
@@ -274,8 +349,7 @@ def added_tokens_of(checkpoint: Checkpoint) -> Iterator[tuple[Path, str, int, bo
     if (checkpoint.path / _ADDED).is_file():  # does not mark special tokens
         names = special_names(checkpoint)
         for piece, index in checkpoint.json(_ADDED).items():
-            is_named = piece in names or (piece.startswith("<") and piece.endswith(">"))
-            yield checkpoint.path / _ADDED, piece, index, marked.get(piece, is_named)
+            yield checkpoint.path / _ADDED, piece, index, marked.get(piece, piece in names)
     for index, token in described:
         yield checkpoint.path / _CONFIG, content_of(token), int(index), marked[content_of(token)]
     if (checkpoint.path / _DESCRIBED).is_file():
@@ -392,17 +466,36 @@ def t5_files(tokenizers: Mapping[str, Tokenizer], tables: Sequence[np.ndarray]) 
             f"T5 needs one tokenizer for both sides, {kind.kind}, whose sources end with the end token. "
             f"Received: tokenizer={source.kind!r} and {target.kind!r}."
         )
-    order = Arrangement(source.model_ids).complete().with_start(tables)
+    order = Arrangement(source.original_ids).complete().with_start(tables)
     model, ids = read_model(source.model), source.model_ids
     has_sentinels = order.size >= model.vocab_size() + _SENTINELS
-    names = {"pad": PAD, "eos": END, "unk": UNKNOWN}
+    names = dict(enumerate(SPECIAL_PIECES)) | source.names
+    names |= {ours: model.id_to_piece(ids[ours]) for ours in (PAD, END, UNKNOWN) if ids[ours] >= 0}
+    named = ((order.original_ids[ours], name) for ours, name in reversed(names.items()))  # padding's, if it starts, too
+    beyond = {index: name for index, name in named if index >= model.vocab_size()}
     config = {
         "tokenizer_class": "T5Tokenizer",
         "extra_ids": _SENTINELS if has_sentinels else 0,
         "clean_up_tokenization_spaces": source.tidy,
-        **{f"{name}_token": model.id_to_piece(ids[ours]) for name, ours in names.items()},
+        **{f"{name}_token": names[ours] for name, ours in (("pad", PAD), ("eos", END), ("unk", UNKNOWN))},
+        **described_beyond({} if has_sentinels else beyond, model.vocab_size()),
     }
     return {"spiece.model": source.model, "tokenizer_config.json": config}, order
+
+
+def described_beyond(names: Mapping[int, str], size: int) -> dict[str, Any]:
+    """Returns `added_tokens_decoder` for special tokens beyond the pieces of SentencePiece; nothing if there are none.
+
+    Ids between them get names, too, since `transformers` counts added tokens instead of reading their ids.
+
+    Args:
+        names: The names of the tokens by their ids.
+        size: The number of pieces.
+    """
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    named = {i: names.get(i, f"<|unused_{i}|>") for i in range(size, max(names, default=0) + 1)}
+    added = {str(i): {"content": name, "special": True, **flags} for i, name in named.items()}
+    return {"added_tokens_decoder": added} if added else {}
 
 
 def check_special(path: Path, processor: Mapping[str, Any], start: str, end: str) -> None:

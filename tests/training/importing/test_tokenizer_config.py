@@ -1,6 +1,7 @@
 """`tokenizer_config.json` and `special_tokens_map.json`: keys are followed, without influence, or refused by name."""
 
 import json
+import shutil
 
 import pytest
 from support import checkpoints
@@ -55,11 +56,40 @@ UNSUPPORTED = [
     ("gpt2", CONFIG, {"added_tokens_decoder": {"311": {"content": "<end>", "special": True}}}, "'<end>'", "310", "311"),
     ("gpt2", "added_tokens.json", {"horse": 311}, "'horse'", "310", "311"),
     ("llama", CONFIG, {"added_tokens_decoder": {"260": {"content": "an"}}}, "added_tokens_decoder", "'an'"),
+    ("llama", CONFIG, {KEY: {"301": {"content": "<a>", "special": True}}}, "'<a>'", "300", "301"),
+    ("llama", CONFIG, {KEY: {i: {"content": "<a>", "special": True} for i in ("300", "301")}}, "'<a>'", "300", "301"),
+    ("llama", CONFIG, {KEY: {"300": {"content": "</s>", "special": True}}}, "'</s>'", "2", "300"),
+    ("llama", CONFIG, {KEY: {"9": {"content": "<a>", "special": True}}}, "9", "'<a>'"),
+    ("llama", "added_tokens.json", {"<sep>": 300}, "'<sep>'"),
+    ("llama", "config.json", {"bos_token_id": 5}, "bos_token_id", "<s>", "5"),
+    ("llama", "config.json", {"bos_token_id": 301}, "bos_token_id", "<s>", "301", "without a name"),
+    ("llama", "config.json", {"bos_token_id": None}, "bos_token_id", "<s>", "2"),
     ("marian", CONFIG, {"added_tokens_decoder": {"4": {"content": "o"}}}, "added_tokens_decoder", "'o'"),
     ("marian", CONFIG, {"added_tokens_decoder": {"97": {"content": "horse"}}}, "added_tokens_decoder", "'horse'"),
     ("m2m_100", CONFIG, {"added_tokens_decoder": {"5": {"content": "an"}}}, "added_tokens_decoder", "'an'"),
     ("bert", CONFIG, {"added_tokens_decoder": {"70": {"content": "man"}}}, "added_tokens_decoder", "'man'"),
 ]
+
+
+def test_tokenizer_json_must_have_the_pieces_of_the_model_beside_it(tmp_path, subtests):
+    """`transformers` reads the first, and SentencePiece the second."""
+    folder = checkpoints.copy("mistral", tmp_path / "checkpoint")
+    described = json.loads((folder / DESCRIBED).read_text(encoding="utf-8"))
+    texts = checkpoints.expected("mistral")["prompts"]
+    alone = [imported.encode(texts) for imported in read_checkpoint(f"hf:{folder}")[1].tokenizers.values()]
+    shutil.copy(checkpoints.FIXTURES / "llama/tokenizer.model", folder)
+    both = [imported.encode(texts) for imported in read_checkpoint(f"hf:{folder}")[1].tokenizers.values()]
+    assert both == alone
+    model = described["model"]
+    m, n, merges = model["vocab"]["m"], model["vocab"]["n"], model["merges"]
+    for changes, *words in (
+        ({"model": {**model, "vocab": {**model["vocab"], "m": n, "n": m}}}, "'m'", "'n'"),
+        ({"model": {**model, "merges": [*merges[1:], merges[0]]}}, "merges"),
+        ({"normalizer": {"type": "Lowercase"}}, "Lowercase"),
+    ):
+        with subtests.test(f"{words}"):
+            (folder / DESCRIBED).write_text(json.dumps({**described, **changes}), encoding="utf-8")
+            refused(f"hf:{folder}", tmp_path / "run", DESCRIBED, *words)
 
 
 @pytest.mark.parametrize("number", range(len(UNSUPPORTED)))
