@@ -96,7 +96,7 @@ _GENERATION = {
     "forced_bos_token_id pad_token_id",
 }
 _GENERATION_KEYS = {key for keys in _GENERATION.values() for key in keys.split()}
-_BAD_WORDS = "bad_words_ids"
+_BAD_WORDS, _FORCED = "bad_words_ids", "forced_bos_token_id"
 
 
 _UNSUPPORTED = (
@@ -141,11 +141,16 @@ def note_generation(checkpoint: Checkpoint, is_translator: bool) -> None:
     Args:
         checkpoint: The checkpoint.
         is_translator: Whether it is a translator, not a language model.
+
+    Raises:
+        InputError: For a forced first token, which changes every answer.
     """
     path = checkpoint.generation_file
     if path == checkpoint.config_file:
         return
     written = checkpoint.json(path.name)
+    if (forced := written.get(_FORCED)) is not None:
+        raise InputError(f"{path}: {_FORCED} must be null: this family does not read it. Received: {forced!r:.200}.")
     checkpoint.search = search_of(written) if is_translator else sampling_of(written)
     unknown = {key for key in written if key not in _GENERATION_KEYS and written[key] not in (None, False, [], {})}
     if written.get(_BAD_WORDS) == [[checkpoint.config.get("pad_token_id")]]:  # never written here

@@ -72,8 +72,7 @@ def _older_files(checkpoint: Checkpoint, order: Arrangement) -> tuple[dict[str, 
     The class of the tokenizer decides how texts are split into words.
     """
     vocabulary = checkpoint.json("vocab.json")
-    lines = checkpoint.file("merges.txt").read_text(encoding="utf-8").split("\n")
-    merges = [line.split(" ") for line in lines if line and not line.startswith("#version")]
+    merges = _merges(checkpoint.file("merges.txt"), vocabulary)
     config, model_type = tokenizer_config(checkpoint), checkpoint.config.get("model_type", "")
     kind = str(config.get("tokenizer_class") or _CLASSES.get(model_type, "GPT2Tokenizer")).removesuffix("Fast")
     if kind not in _WORDS_OF:
@@ -103,6 +102,28 @@ def _older_files(checkpoint: Checkpoint, order: Arrangement) -> tuple[dict[str, 
         ],
     }
     return described, {token: path for token, (path, *_) in tokens.items()}
+
+
+def _merges(path: Path, vocabulary: Mapping[str, int]) -> list[list[str]]:
+    """Returns the merges of `merges.txt`.
+
+    Raises:
+        InputError: If the file is not UTF-8, has a byte order mark, or a line is no merge of pieces of the vocabulary.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} must be UTF-8: {error}.") from None
+    if lines[0].startswith("\ufeff"):
+        raise InputError(f"{path} must begin without a byte order mark. Received: {lines[0]!r:.100}.")
+    merges = [line.split(" ") for line in lines if line and not line.startswith("#version")]
+    for pair in merges:
+        if len(pair) != 2 or not {*pair, "".join(pair)} <= vocabulary.keys():
+            raise InputError(
+                f"{path}: each line after #version must be two pieces of vocab.json that are one together. "
+                f"Received: {' '.join(pair)!r:.100}."
+            )
+    return merges
 
 
 def described_byte_level(

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from zoo.checkpoints.json_types import is_integer, is_number, mistakes
+from zoo.checkpoints.json_types import check_types, is_integer, is_number
 from zoo.checkpoints.safetensors_file import SafetensorsFile
 from zoo.errors import InputError, unknown_name
 from zoo.workdir import checksum
@@ -79,9 +79,12 @@ class Checkpoint:
             files = [self.path / _SINGLE]
         elif (self.path / _INDEX).is_file():
             names = self.json(_INDEX).get("weight_map")
-            named: list[Any] = [*names.values()] if isinstance(names, dict) else [None]
+            named: list[Any] = [*names.values()] if names and isinstance(names, dict) else [None]
             if not all(isinstance(file, str) and file == Path(file).name for file in named):
-                raise InputError(f"{self.path / _INDEX}: weight_map must have a file of this folder for each tensor.")
+                raise InputError(
+                    f"{self.path / _INDEX}: weight_map must have a file of this folder for each tensor. "
+                    f"Received: {names!r:.100}."
+                )
             files = [self.path / file for file in sorted({*named})]
         elif (self.path / _PICKLED).is_file():
             self._open_pickled(self.path / _PICKLED)
@@ -140,8 +143,8 @@ class Checkpoint:
         if not isinstance(content, kind):
             described = "an object with keys" if kind is dict else "a list"
             raise InputError(f"{path} must contain {described}. Received: {content!r:.100}.")
-        for key, value, expected in mistakes(name, content) if isinstance(content, dict) else ():
-            raise InputError(f"{path}: {key} must be {expected}. Received: {value!r:.100}.")
+        if isinstance(content, dict):
+            check_types(path, content)
         self._contents[name] = content
         return content
 

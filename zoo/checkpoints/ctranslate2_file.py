@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from zoo.checkpoints.checkpoint import Checkpoint
+from zoo.checkpoints.json_types import is_unicode
 from zoo.checkpoints.safetensors_file import widened
 from zoo.errors import InputError, unknown_name
 
@@ -141,7 +142,11 @@ class CTranslate2Checkpoint(Checkpoint):
         names = (f"{side}_vocabulary", "shared_vocabulary") if side else ("vocabulary",)
         for name in names:
             if (self.path / f"{name}.json").is_file():
-                return [str(token) for token in self.json(f"{name}.json", list)]
+                tokens = [str(token) for token in self.json(f"{name}.json", list)]
+                if wrong := [token for token in tokens if not is_unicode(token)]:
+                    path = self.path / f"{name}.json"
+                    raise InputError(f"{path}: each token must be valid Unicode. Received: {wrong[0]!r}.")
+                return tokens
             path = self.path / f"{name}.txt"
             if path.is_file():
                 try:

@@ -7,6 +7,7 @@ from typing import Any
 
 from zoo.checkpoints.byte_level_tokenizers import described_byte_level
 from zoo.checkpoints.checkpoint import check_content
+from zoo.checkpoints.json_types import check_types
 from zoo.checkpoints.sentencepiece_writer import described_sentencepiece, space_before
 from zoo.checkpoints.tokenizers import added_token_error, has_byte_pieces, model_kind
 from zoo.checkpoints.vocabulary import NEW, Arrangement, arrange
@@ -75,6 +76,7 @@ def _from_json(path: Path, content: bytes) -> Tokenizer:
         described = json.loads(content)
         if (saved := _load_saved(path, described)) is not None:
             return saved
+        check_types(path, described, "tokenizer.json")
         kind = model_kind(described["model"])
         if kind == "WordPiece":
             return _wordpiece(path, described)

@@ -126,6 +126,8 @@ def test_bad_folders_are_refused_and_leave_nothing(tmp_path):
     (folder / "model.bin").write_bytes(model)
     (folder / "source_vocabulary.json").write_text(json.dumps(["<blank>", "<s>", "</s>", "ab", "<unk>"]))
     refused(folder, tmp_path, "source", "several characters", "SentencePiece")
+    (folder / "source_vocabulary.json").write_text(json.dumps(["<blank>", "<s>", "</s>", "\ud800", "<unk>"]))
+    refused(folder, tmp_path, "source_vocabulary.json", "each token", r"'\ud800'")
     (folder / "source_vocabulary.json").unlink()
     refused(folder, tmp_path, "no vocabulary", "source_vocabulary")
     shutil.copy(FOLDER / "characters" / "source_vocabulary.json", folder)

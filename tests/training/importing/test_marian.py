@@ -78,9 +78,10 @@ def test_what_we_do_not_have_is_refused(tmp_path):
         folder = checkpoints.copy("marian", tmp_path / name)
         checkpoints.change_config(folder, **{name: value})
         refused(f"hf:{folder}", tmp_path / "run", "config.json", *words)
-    folder = checkpoints.copy("marian", tmp_path / "start")
-    (folder / "generation_config.json").write_text('{"decoder_start_token_id": 5}', encoding="utf-8")
-    refused(f"hf:{folder}", tmp_path / "run", "generation_config.json", "decoder_start_token_id", "5")
+    for name in ("decoder_start_token_id", "forced_bos_token_id"):
+        folder = checkpoints.copy("marian", tmp_path / name)
+        (folder / "generation_config.json").write_text(json.dumps({name: 5}), encoding="utf-8")
+        refused(f"hf:{folder}", tmp_path / "run", "generation_config.json", name, "5")
     folder = checkpoints.copy("marian", tmp_path / "checkpoint")
     (folder / "source.spm").write_bytes(b"\x00nothing")
     refused(f"hf:{folder}", tmp_path / "run", "SentencePiece")

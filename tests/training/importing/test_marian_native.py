@@ -180,6 +180,7 @@ def test_damaged_folders_are_refused_and_leave_nothing(tmp_path):
         ("</s>: 0\n<unk>: 1\nab: 2\n", "several characters"),
         ("</s>: 0\na: 1\n", "</s>", "<unk>"),
         ("</s>: zero\n", "'</s>'", "number"),
+        ('</s>: 0\n<unk>: 1\n"\\ud800": 2\n', "vocab.yml", "each token", r"'\ud800'"),
     ):
         (folder / "vocab.yml").write_text(text)
         decoder.write_text(named.replace("vocab.spm", "vocab.yml"))

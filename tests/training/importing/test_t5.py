@@ -6,7 +6,7 @@ from support import checkpoints
 from support.checkpoints import near, padded
 
 import zoo
-from training.importing.workdir import import_checkpoint
+from training.importing.workdir import import_checkpoint, read_checkpoint
 from zoo.checkpoints.checkpoint import Checkpoint
 from zoo.checkpoints.families import get_family
 from zoo.checkpoints.vocabulary import arrange
@@ -89,3 +89,9 @@ def test_options_that_we_do_not_have_are_refused(tmp_path):
         folder = checkpoints.copy("t5", tmp_path / name)
         checkpoints.change_config(folder, **{name: value})
         checkpoints.refused(f"hf:{folder}", tmp_path / "run", *words)
+    folder = checkpoints.copy("t5", tmp_path / "forced")
+    path = folder / "generation_config.json"
+    path.write_text('{"forced_bos_token_id": 0}', encoding="utf-8")
+    checkpoints.refused(f"hf:{folder}", tmp_path / "run", str(path), "forced_bos_token_id must be null", "0")
+    path.write_text('{"forced_bos_token_id": null}', encoding="utf-8")
+    read_checkpoint(f"hf:{folder}")

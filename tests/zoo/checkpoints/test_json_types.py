@@ -13,6 +13,7 @@ from zoo.checkpoints.json_types import mistakes
 from zoo.errors import InputError
 
 CONFIG, TOKENIZER, GENERATION = "config.json", "tokenizer_config.json", "generation_config.json"
+NAMED = "special_tokens_map.json"
 POINTER = b"version https://git-lfs.github.com/spec/v1\n"
 WRONG = [
     ("gpt2", CONFIG, "n_head", "two"),
@@ -38,10 +39,24 @@ WRONG = [
     ("mistral", TOKENIZER, "additional_special_tokens", [3]),
     ("minilm", "sentence_bert_config.json", "max_seq_length", "long"),
     ("minilm", TOKENIZER, "model_max_length", "long"),
-    ("older/qwen2", "special_tokens_map.json", "eos_token", 292),
+    ("older/qwen2", NAMED, "eos_token", 292),
     ("older/qwen2", "vocab.json", "!", "1"),
     ("m2m_100", GENERATION, "bad_words_ids", [3]),
     ("m2m_100", TOKENIZER, "src_lang", ["en"]),
+    *(
+        (family, name, key, value)
+        for family in ("bert", "gpt2", "llama", "t5")
+        for name, key, value in (
+            (NAMED, "additional_special_tokens", [None]),
+            (NAMED, "chat_token", {"a": 1}),
+            (NAMED, "added_tokens_decoder", {"1": "x"}),
+            (NAMED, "pad_token", "<\ud800>"),
+            (TOKENIZER, "x_special_tokens", [1]),
+            (TOKENIZER, "chat_token", {"content": "<\udfff>"}),
+            (TOKENIZER, "added_tokens_decoder", {"1": {"content": "<\ud800>", "special": True}}),
+        )
+    ),
+    ("bart", "tokenizer.json", "added_tokens", [{"id": 1, "content": "<\ud800>", "special": True}]),
 ]
 
 
@@ -55,6 +70,29 @@ def test_values_of_the_wrong_type_are_refused_with_file_and_key(subtests, tmp_pa
             read_checkpoint(f"hf:{folder}")
         message = str(raised.value)
         assert str(path) in message and key in message and "\n" not in message, message
+
+
+@pytest.mark.parametrize(
+    ("family", "name"), [("marian", "vocab.json"), ("m2m_100", "vocab.json"), ("minilm", "tokenizer.json")]
+)
+def test_pieces_that_utf_8_cannot_encode_are_refused(family, name, tmp_path):
+    path = checkpoints.copy(family, tmp_path / "checkpoint") / name
+    content = json.loads(path.read_text(encoding="utf-8"))
+    vocabulary = content["model"]["vocab"] if "model" in content else content
+    vocabulary["x\ud800"] = vocabulary.pop(max(vocabulary, key=vocabulary.get))
+    path.write_text(json.dumps(content), encoding="utf-8")
+    checkpoints.refused(f"hf:{path.parent}", tmp_path / "run", str(path), "each piece", r"'x\ud800'")
+
+
+def test_of_many_tokens_the_wrong_one_is_named():
+    tokens = {str(i): {"content": f"<{i}>"} for i in range(99)}
+    wrong = {"98": {"content": None}}
+    ((key, value, _),) = mistakes(TOKENIZER, {"added_tokens_decoder": {**tokens, **wrong}})
+    assert (key, value) == ("added_tokens_decoder", wrong)
+    ((_, value, _),) = mistakes(NAMED, {"extra_special_tokens": ["<a>", None, "<b>"]})
+    assert value == [None]
+    ((_, value, _),) = mistakes(NAMED, {"bos_token": {"lstrip": True, "content": 3}})
+    assert value == {"lstrip": True, "content": 3}
 
 
 def test_a_model_that_cannot_be_made_names_its_file(tmp_path):
@@ -92,7 +130,13 @@ def test_files_that_contain_something_else_are_named(subtests, tmp_path):
             ("gpt2", CONFIG, '{"model_type": "gpt2\u00e9"}'.encode("latin-1")),
             ("gpt2", CONFIG, b"[" * 99999),
             ("gpt2", "vocab.json", b"[]"),
+            ("gpt2", "merges.txt", "#version: 0.2\nh e\n".encode("utf-16")),
+            ("gpt2", "merges.txt", "#version: 0.2\nh e\n".encode("utf-16-le")),
+            ("gpt2", "merges.txt", "\ufeff#version: 0.2\nh e\n".encode()),
+            ("gpt2", "merges.txt", b"#version: 0.2\nh e n\n"),
+            ("gpt2", "merges.txt", b"#version: 0.2\nh zz\n"),
             ("gpt2", index, b"{}"),
+            ("gpt2", index, b'{"weight_map": {}}'),
             ("gpt2", index, b'{"weight_map": {"a": 3}}'),
             ("gpt2", index, b'{"weight_map": {"a": "none.safetensors"}}'),
             ("gpt2", index, b'{"weight_map": {"a": "../0/model.safetensors"}}'),
@@ -146,4 +190,5 @@ def test_usual_values_are_no_mistakes():
     token = {"content": "<s>", "special": True}
     content = {"bos_token": token, "eos_token": None, "add_bos_token": True, "model_max_length": 10**30}
     content |= {"extra_special_tokens": {"image": "<image>"}, "added_tokens_decoder": {"1": token}, "src_lang": None}
+    content |= {"split_special_tokens": False, "image_token": None, "chat_token": {"content": "<a>"}}
     assert not [*mistakes(TOKENIZER, content)] and not [*mistakes("other.json", {"bos_token": 3})]

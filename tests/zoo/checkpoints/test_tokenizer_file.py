@@ -103,6 +103,10 @@ REFUSED = {
         spoiled(BYTES, added_tokens=[{"id": 310, "content": "word", "special": False, "rstrip": True}]),
         "'word'",
     ),
+    "a lone surrogate": (
+        spoiled(BYTES, added_tokens=[{"id": 310, "content": "<\ud800>", "special": True}]),
+        "valid Unicode",
+    ),
     "no padding": (spoiled(WORDPIECE, model={"vocab": {"[UNK]": 0}}, added_tokens=[]), "'[PAD]'"),
     "nothing known around texts": (spoiled(WORDPIECE, post_processor={"type": "ByteLevel"}), "post_processor"),
 }
