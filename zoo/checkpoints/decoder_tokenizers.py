@@ -54,7 +54,7 @@ def text_tokenizer(checkpoint: Checkpoint, order: Arrangement) -> Tokenizer:
     if (checkpoint.path / _MODEL).is_file():
         tokenizer = reordered_subwords(checkpoint, _MODEL, order)
         if (checkpoint.path / DESCRIBED).is_file():
-            check_same_pieces(checkpoint, _described_model(checkpoint), _MODEL, tokenizer.model)
+            check_same_pieces(checkpoint, _MODEL, tokenizer.model)
             if space_before(checkpoint.path / DESCRIBED, checkpoint.json(DESCRIBED)) == "Metaspace":
                 return _described_subwords(checkpoint, order)  # whose spaces SentencePiece cannot have
         return tokenizer

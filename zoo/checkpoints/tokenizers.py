@@ -1,6 +1,8 @@
 """Reads the tokenizer files of checkpoints as our tokenizers, and writes them."""
 
+import base64
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,8 @@ _NO_SPACE = b"\x1a\x02\x18\x00"
 """The part of a SentencePiece model that overrides `add_dummy_prefix` with false."""
 _SCORES_DIFFER = 1e-4
 """The smallest difference of scores of a piece in two files that counts as one."""
+_STEPS = ("Prepend", "Replace", "Precompiled", "Strip", "Metaspace", "Split", "WhitespaceSplit")
+"""Steps of a `tokenizer.json` that SentencePiece has, too."""
 
 
 FOLLOWING = ("PreTrainedTokenizer", "TokenizersBackend")
@@ -220,16 +224,11 @@ def t5_model(checkpoint: Checkpoint) -> bytes:
     Raises:
         InputError: If both are missing, or `tokenizer.json` has steps that SentencePiece lacks.
     """
-    described = _described_t5_model(checkpoint) if is_described(checkpoint) else b""
-    if described and not (checkpoint.path / _PIECES).is_file():
-        return described
-    model = spaced_model(checkpoint, _PIECES, can_omit=False)
-    if described:
-        check_same_pieces(checkpoint, described, _PIECES, model)
-    return model
-
-
-def _described_t5_model(checkpoint: Checkpoint) -> bytes:
+    if (checkpoint.path / _PIECES).is_file() or not is_described(checkpoint):
+        model = spaced_model(checkpoint, _PIECES, can_omit=False)
+        if is_described(checkpoint):
+            check_same_pieces(checkpoint, _PIECES, model)
+        return model
     path, described = checkpoint.path / _DESCRIBED, checkpoint.json(_DESCRIBED)
     try:
         model = described_sentencepiece(path, described, ())
@@ -246,44 +245,56 @@ def _described_t5_model(checkpoint: Checkpoint) -> bytes:
     return model
 
 
-def check_same_pieces(checkpoint: Checkpoint, described: bytes, name: str, model: bytes) -> None:
+def check_same_pieces(checkpoint: Checkpoint, name: str, model: bytes) -> None:
     """Checks that `tokenizer.json` has the pieces of the SentencePiece model beside it, and divides texts likewise.
 
     Args:
         checkpoint: The checkpoint.
-        described: The model that `tokenizer.json` describes.
         name: The name of the file of the model.
         model: The model.
 
     Raises:
         InputError: If pieces, their order in merges or their scores, or the rules for characters differ.
     """
-    path, one, other = checkpoint.path / _DESCRIBED, read_model(model), read_model(described)
-    size, num_described = one.vocab_size(), other.vocab_size()
-    for index in range(size):
-        piece, received = one.id_to_piece(index), other.id_to_piece(index) if index < num_described else None
+    path, processor, described = checkpoint.path / _DESCRIBED, read_model(model), checkpoint.json(_DESCRIBED)
+    vocabulary, size = described["model"]["vocab"], processor.vocab_size()
+    is_unigram = isinstance(vocabulary, list)
+    pieces = [row[0] for row in vocabulary] if is_unigram else sorted(vocabulary, key=vocabulary.__getitem__)
+    expected = [processor.id_to_piece(index) for index in range(size)]
+    for index, (piece, received) in enumerate(zip(expected, [*pieces, *[None] * size], strict=False)):
         if piece != received:
             raise InputError(
                 f"{path}: the piece of the id {index} in model.vocab must be {piece!r}, as in {name}. "
                 f"Received: {received!r}."
             )
-    single = single_tokens(model) | single_tokens(described)
-    ordinary = [
-        index
-        for index in range(size)
-        if not any(is_kind(index) for is_kind in (one.is_control, one.is_unknown, one.is_byte, one.is_unused))
-        and other.id_to_piece(index) not in single
-    ]
-    if model_kind(checkpoint.json(_DESCRIBED)["model"]) == "BPE":
-        last = min(map(other.get_score, range(num_described)), default=0.0)  # of pieces to which nothing merges
-        merged = [index for index in ordinary if other.get_score(index) > last]
-        are_equal = sorted(merged, key=one.get_score) == sorted(merged, key=other.get_score)
+    scores = dict(zip(expected, map(processor.get_score, range(size)), strict=True))
+    known = single_tokens(model) | {expected[index] for index in range(size) if processor.is_byte(index)}
+    if is_unigram:
+        differ = (abs(scores[piece] - score) for piece, score in vocabulary[:size] if piece not in known)
+        are_equal = max(differ, default=0.0) < _SCORES_DIFFER
     else:
-        are_equal = all(abs(one.get_score(index) - other.get_score(index)) < _SCORES_DIFFER for index in ordinary)
+        merges = (pair.split(" ") if isinstance(pair, str) else pair for pair in described["model"]["merges"])
+        results = [piece for piece in map("".join, merges) if piece not in known]
+        ranks = [scores.get(piece, math.inf) for piece in results]
+        merged = {*results}
+        missing = (
+            piece
+            for piece in expected
+            if piece not in merged and piece not in known
+            if any(piece[:cut] in scores and piece[cut:] in scores for cut in range(1, len(piece)))
+        )
+        are_equal = next(missing, None) is None and ranks == sorted(ranks, reverse=True)
     if not are_equal:
-        raise InputError(f"{path}: model must have the merges or scores of {name}. Received: others.")
-    if charsmap_of(model) != charsmap_of(described):
-        raise InputError(f"{path}: normalizer must have the rules of {name}. Received: others.")
+        raise InputError(f"{path}: model must have the {'scores' if is_unigram else 'merges'} of {name}, or be absent.")
+    parts = (described.get(part) or {} for part in ("normalizer", "pre_tokenizer"))
+    for step in (step for part in parts for step in steps_of(part)):
+        if step["type"] not in _STEPS:
+            raise InputError(
+                f"{path}: a step must be one of {', '.join(_STEPS)}, beside {name}. Received: {step!r:.200}."
+            )
+        charsmap = base64.b64encode(charsmap_of(model)).decode()
+        if step["type"] == "Precompiled" and step["precompiled_charsmap"] != charsmap:
+            raise InputError(f"{path}: normalizer must have the rules for characters of {name}. Received: others.")
 
 
 def reordered_subwords(
