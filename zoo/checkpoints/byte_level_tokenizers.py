@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo.checkpoints.checkpoint import Checkpoint
-from zoo.checkpoints.tokenizers import added_tokens_of, content_of, model_kind, special_names, tokenizer_config
+from zoo.checkpoints.tokenizers import added_tokens_of, content_of, model_kind, tokenizer_config
 from zoo.checkpoints.vocabulary import Arrangement
 from zoo.errors import InputError
 from zoo.text import ByteLevelBPETokenizer
@@ -85,10 +85,9 @@ def _older_files(checkpoint: Checkpoint, order: Arrangement) -> tuple[dict[str, 
         for token in (config.get("added_tokens_decoder") or {}).values()
         if isinstance(token, dict)
     }
-    # Without flags, tokens are special if another file names them; those that begin and end texts are so here, too.
-    special, ours = special_names(checkpoint), order.original_ids[: END + 1]
+    ours = order.original_ids[: END + 1]  # special without flags, too
     tokens = {
-        token: (path, index, is_special if token in flags else token in special or index in ours)
+        token: (path, index, is_special or (token not in flags and index in ours))
         for path, token, index, is_special in added_tokens_of(checkpoint)
     }
     described = {

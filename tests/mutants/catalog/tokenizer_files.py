@@ -79,6 +79,34 @@ MUTANTS: list[Mutant] = [
         ("tests/training/importing/test_llama.py::test_tokens_beyond_the_pieces_keep_their_names_and_ids",),
     ),
     Mutant(
+        "added tokens may leave out ids",
+        _FILES,
+        "if index != expected:",
+        "if False:",
+        _REFUSED,
+    ),
+    Mutant(
+        "written ids between added tokens have no names",
+        _FILES,
+        "for i in range(size, max(names, default=0) + 1)",
+        "for i in names",
+        ("tests/zoo/checkpoints/test_decoder_tokenizers.py",),
+    ),
+    Mutant(
+        "merges beside a SentencePiece model may have another order",
+        _FILES,
+        "if not are_equal:",
+        "if False:",
+        (f"{_TESTS}test_tokenizer_json_must_have_the_pieces_of_the_model_beside_it",),
+    ),
+    Mutant(
+        "the start token may be another than the tokenizer adds",
+        "zoo/checkpoints/decoder_tokenizers.py",
+        "if written and not names.intersection(written):",
+        "if False:",
+        _REFUSED,
+    ),
+    Mutant(
         "tokens beyond the pieces of SentencePiece get other ids",
         _FILES,
         "names, ids, tidy)",
@@ -150,9 +178,9 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "every added token without flags that looks special is special",
-        "zoo/checkpoints/byte_level_tokenizers.py",
-        "is_special if token in flags else token in special or index in ours",
-        "is_special",
+        _FILES,
+        "marked.get(piece, piece in names)",
+        "marked.get(piece, True)",
         (f"{_TESTS}test_added_tokens_without_flags_are_special_only_if_another_file_names_them",),
     ),
     Mutant(
@@ -186,8 +214,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "values of tokenizer files may have any type",
         "zoo/checkpoints/checkpoint.py",
-        "mistakes(name, content) if isinstance(content, dict) else ()",
-        "()",
+        "if isinstance(content, dict):",
+        "if False:",
         (_TYPES,),
     ),
     Mutant(
