@@ -29,9 +29,14 @@ def _count() -> float:
 
 
 @functools.cache
+def slowness() -> float:
+    """Returns by how much this machine is slower than the one whose times are the limits, at least 1."""
+    return max(1.0, min(_count() for _ in range(3)) / REFERENCE)
+
+
 def allowed() -> float:
     """Returns the processor seconds that a fast test may take on this machine, more where the machine is slower."""
-    return LIMIT * ROOM * max(1.0, min(_count() for _ in range(3)) / REFERENCE)
+    return LIMIT * ROOM * slowness()
 
 
 @contextlib.contextmanager

@@ -19,8 +19,8 @@ _POINTER = b"version https://git-lfs.github.com/spec/"
 _ANY: Any = object()
 _LARGEST = 2**31
 """No number of `config.json` that a family reads reaches this."""
-_NEVER_NULL = {"d_model", "dim", "feed_forward_proj", "hidden_size", "max_position_embeddings", "n_embd"}
-_NEVER_NULL |= {"num_attention_heads", "num_hidden_layers", "rotary_emb_base", "rotary_pct", "vocab_size"}
+_NEVER_NULL = {"activation_function", "d_model", "dim", "feed_forward_proj", "hidden_size", "max_position_embeddings"}
+_NEVER_NULL |= {"n_embd", "num_attention_heads", "num_hidden_layers", "rotary_emb_base", "rotary_pct", "vocab_size"}
 
 
 class Checkpoint:

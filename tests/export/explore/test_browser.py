@@ -7,6 +7,7 @@ import pytest
 from support.browser import processor_time, until
 from support.explorer_models import translation
 from support.explorer_pages import asked, columns, rows, shaded
+from support.processor_time import slowness
 
 from zoo.explorer import Page, View
 
@@ -275,12 +276,13 @@ def test_512_by_512_tokens_do_not_freeze(open_page, file_of):
     }}""",
     )
     print(f"redraw of 512 × 512 tokens: {1000 * seconds / redraws:.0f} ms")
-    assert 0 < seconds / redraws < LONGEST
+    longest = LONGEST * slowness()
+    assert 0 < seconds / redraws < longest
     opened = processor_time(
         page, "() => { document.querySelectorAll('.small')[3].click(); document.body.offsetHeight; }"
     )
     print(f"another head of 512 × 512 tokens: {1000 * opened:.0f} ms")
-    assert 0 < opened < 5 * LONGEST  # a whole picture with its labels
+    assert 0 < opened < 5 * longest  # a whole picture with its labels
 
 
 @pytest.mark.parametrize("kind", ["PNG", "SVG", "JSON"])
