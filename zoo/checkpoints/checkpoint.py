@@ -171,9 +171,8 @@ class Checkpoint:
         Raises:
             InputError: For another value than the supported one, or of another type than the default.
         """
-        self.read_options.add(name)
         default = self.defaults.get(name, default)
-        value = self.config.get(name, default)
+        value = self._value(name, default)
         if value is None and name in _NEVER_NULL:
             raise InputError(f"{self.config_file}: {name} is missing or null.")
         if expected := _mistaken(value, default):
@@ -181,6 +180,11 @@ class Checkpoint:
         if only is not _ANY and value != only:
             raise InputError(f"{self.config_file}: {name} must be {only!r} to be imported. Received: {value!r}.")
         return value
+
+    def _value(self, name: str, default: Any) -> Any:
+        """Returns a value of `config.json` of any type, which counts as read."""
+        self.read_options.add(name)
+        return self.config.get(name, self.defaults.get(name, default))
 
     def ends(self, default: int | None = None) -> list[int]:
         """Returns the ids of the end tokens in their order, from `generation_config.json` if it has any.
@@ -191,9 +195,7 @@ class Checkpoint:
         Raises:
             InputError: If they are not ids.
         """
-        self.read_options.add("eos_token_id")
-        value = self.config.get("eos_token_id", self.defaults.get("eos_token_id", default))
-        file = self.config_file
+        file, value = self.config_file, self._value("eos_token_id", default)
         if (written := self._generation_value("eos_token_id")) is not None:
             file, value = self.path / _GENERATION, written
         ends = value if isinstance(value, list) else [value]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from zoo.checkpoints.checkpoint import Checkpoint
-from zoo.checkpoints.json_types import is_unicode
+from zoo.checkpoints.json_types import check_unicode
 from zoo.checkpoints.safetensors_file import widened
 from zoo.errors import InputError, unknown_name
 
@@ -143,9 +143,7 @@ class CTranslate2Checkpoint(Checkpoint):
         for name in names:
             if (self.path / f"{name}.json").is_file():
                 tokens = [str(token) for token in self.json(f"{name}.json", list)]
-                if wrong := [token for token in tokens if not is_unicode(token)]:
-                    path = self.path / f"{name}.json"
-                    raise InputError(f"{path}: each token must be valid Unicode. Received: {wrong[0]!r}.")
+                check_unicode(self.path / f"{name}.json", tokens)
                 return tokens
             path = self.path / f"{name}.txt"
             if path.is_file():

@@ -17,14 +17,15 @@ from zoo.checkpoints.byte_level_tokenizers import (
 from zoo.checkpoints.checkpoint import Checkpoint
 from zoo.checkpoints.sentencepiece_writer import described_sentencepiece, space_before, spaced_description
 from zoo.checkpoints.tokenizers import (
-    added_tokens_of,
+    added_tokens_decoder,
     adding_step,
     check_same_pieces,
     config_files,
     content_of,
-    described_beyond,
     has_byte_pieces,
     model_of,
+    names_beyond,
+    names_of_id,
     reordered_subwords,
     special_names,
     template_parts,
@@ -140,13 +141,11 @@ def begins_texts(checkpoint: Checkpoint, start: int) -> bool:
 def _check_start(checkpoint: Checkpoint, start: int) -> None:
     """Checks that the start token of a model is the one that a tokenizer without `tokenizer.json` adds."""
     written = [content_of(content["bos_token"]) for _, content in config_files(checkpoint) if content.get("bos_token")]
-    names = {token for _, token, index, _ in added_tokens_of(checkpoint) if index == start}
+    names = names_of_id(checkpoint, start)
     if (checkpoint.path / _MODEL).is_file():
         processor = read_model(model_of(checkpoint, _MODEL))
         names |= {processor.id_to_piece(start)} if 0 <= start < processor.vocab_size() else set()
         written = written or [*_STARTS]
-    elif (checkpoint.path / "vocab.json").is_file():
-        names |= {piece for piece, index in checkpoint.json("vocab.json").items() if index == start}
     if written and not names.intersection(written):
         raise InputError(
             f"{checkpoint.config_file}: bos_token_id must be the id of {' or '.join(written)}, which the tokenizer "
@@ -192,11 +191,12 @@ def decoder_files(
         InputError: If the tokenizer is of another kind.
     """
     if isinstance(tokenizer, ReorderedSubwordTokenizer):
-        order = Arrangement(tokenizer.original_ids).complete(pad=False).with_start(tables)
+        complete = Arrangement(tokenizer.original_ids).complete(pad=False)
+        order = complete.with_start(tables)
         processor, ids = read_model(tokenizer.model), list(tokenizer.model_ids)
         pieces, names = processor.id_to_piece, {**tokenizer.names}
-        if order.original_ids[START] != Arrangement(tokenizer.original_ids).complete(pad=False).original_ids[START]:
-            ids[START] = NEW  # the start token got an id and a row of its own
+        if order != complete:  # the start token got an id and a row of its own
+            ids[START] = NEW
             names.pop(START, None)
         for ours, name in ((START, START_NAME), (END, END_NAME)):
             if ids[ours] < 0 and ours not in names:
@@ -209,8 +209,7 @@ def decoder_files(
             for ours, name in names.items()
             if ids[ours] < 0 and order.original_ids[ours] != NEW
         }
-        added = described_beyond(further, processor.vocab_size())
-        further = {int(i): token["content"] for i, token in added.get("added_tokens_decoder", {}).items()}
+        further = names_beyond(further, processor.vocab_size())
         config = {
             "tokenizer_class": "LlamaTokenizer",
             "add_bos_token": begins,
@@ -220,7 +219,7 @@ def decoder_files(
             "unk_token": pieces(ids[UNKNOWN]),
             "clean_up_tokenization_spaces": False,
             **({"pad_token": special[PAD]} if PAD in special else {}),
-            **added,
+            **added_tokens_decoder(further),
         }
         if not tokenizer.spaced:
             return {_MODEL: tokenizer.model, "tokenizer_config.json": config}, order

@@ -143,6 +143,12 @@ def check_types(path: Path, content: Mapping[str, Any], name: str = "") -> None:
         raise InputError(f"{path}: {key} must be {expected}. Received: {value!r:.100}.")
 
 
+def check_unicode(path: Path, tokens: Iterable[str]) -> None:
+    """Checks the tokens of a vocabulary; raises InputError if UTF-8 cannot encode one."""
+    if wrong := next((token for token in tokens if not is_unicode(token)), None):
+        raise InputError(f"{path}: each token must be {_UNICODE}. Received: {wrong!r}.")
+
+
 def _pieces(name: str, content: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yields what to call each piece of a vocabulary that has ids by piece, and the piece."""
     model = content.get("model") if name == "tokenizer.json" else None

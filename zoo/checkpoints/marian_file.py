@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from zoo.checkpoints.checkpoint import Checkpoint
-from zoo.checkpoints.json_types import is_unicode
+from zoo.checkpoints.json_types import check_unicode
 from zoo.checkpoints.safetensors_file import widened
 from zoo.errors import InputError
 
@@ -124,6 +124,5 @@ class MarianCheckpoint(Checkpoint):
         ids = self._parsed(path.read_bytes(), path, strings=True)
         if invalid := [token for token, i in ids.items() if not (isinstance(i, str) and i.isdecimal())]:
             raise InputError(f"{path} is damaged: {invalid[0]!r} has no number.")
-        if wrong := [token for token in ids if not is_unicode(token)]:
-            raise InputError(f"{path}: each token must be valid Unicode. Received: {wrong[0]!r}.")
+        check_unicode(path, ids)
         return {token: int(i) for token, i in ids.items()}

@@ -20,6 +20,8 @@ from zoo.text.mapped_subwords import SPACE
 from zoo.text.subwords import fields, read_model
 
 _UNIGRAM, _BPE = 1, 2
+AS_THEY_ARE = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+"""Flags of an added token that is found in texts as it is written, and nowhere else."""
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _BYTE = 1, 2, 3, 4, 6
 _BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
 _SPACES = " {2,}"
@@ -340,16 +342,20 @@ def description(
     if not is_unigram:
         written = {"type": "BPE", "unk_token": unknown, "fuse_unk": True, "byte_fallback": False}
         written |= {"vocab": {piece: i for i, piece in enumerate(table)}, "merges": _merges(scores)}
-    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     return {
         "version": "1.0",
-        "added_tokens": [{"id": i, "content": names[i], **flags, "special": True} for i in sorted(names)],
+        "added_tokens": special_tokens(names),
         "normalizer": None if splits_at_white else normalizer,
         "pre_tokenizer": splits if splits_at_white else metaspace,
         "post_processor": None,
         "decoder": metaspace,
         "model": written,
     }
+
+
+def special_tokens(names: Mapping[int, str]) -> list[dict[str, Any]]:
+    """Returns the `added_tokens` of a `tokenizer.json` for special tokens, from their names by id."""
+    return [{"id": i, "content": names[i], **AS_THEY_ARE, "special": True} for i in sorted(names)]
 
 
 def spaced_description(model: bytes, names: Mapping[int, str], start: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -365,10 +371,9 @@ def spaced_description(model: bytes, names: Mapping[int, str], start: Mapping[st
     unknown = processor.unk_id()
     special = {i: piece for i, piece in enumerate(pieces) if i == unknown or processor.is_control(i)} | {**names}
     ordinary = (i for i in range(len(pieces)) if i not in special and not processor.is_byte(i))
-    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     return {
         "version": "1.0",
-        "added_tokens": [{"id": i, "content": special[i], **flags, "special": True} for i in sorted(special)],
+        "added_tokens": special_tokens(special),
         "normalizer": None,
         "pre_tokenizer": _METASPACE,
         "post_processor": start,

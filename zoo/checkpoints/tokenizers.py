@@ -3,14 +3,20 @@
 import base64
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from zoo.checkpoints.checkpoint import Checkpoint
-from zoo.checkpoints.sentencepiece_writer import charsmap_of, described_sentencepiece, single_tokens, steps_of
+from zoo.checkpoints.sentencepiece_writer import (
+    AS_THEY_ARE,
+    charsmap_of,
+    described_sentencepiece,
+    single_tokens,
+    steps_of,
+)
 from zoo.checkpoints.vocabulary import NEW, Arrangement
 from zoo.errors import InputError
 from zoo.text import (
@@ -267,34 +273,40 @@ def check_same_pieces(checkpoint: Checkpoint, name: str, model: bytes) -> None:
                 f"{path}: the piece of the id {index} in model.vocab must be {piece!r}, as in {name}. "
                 f"Received: {received!r}."
             )
-    scores = dict(zip(expected, map(processor.get_score, range(size)), strict=True))
     known = single_tokens(model) | {expected[index] for index in range(size) if processor.is_byte(index)}
+    scores = {piece: processor.get_score(index) for index, piece in enumerate(expected)}
     if is_unigram:
         differ = (abs(scores[piece] - score) for piece, score in vocabulary[:size] if piece not in known)
         are_equal = max(differ, default=0.0) < _SCORES_DIFFER
     else:
-        merges = (pair.split(" ") if isinstance(pair, str) else pair for pair in described["model"]["merges"])
-        results = [piece for piece in map("".join, merges) if piece not in known]
-        ranks = [scores.get(piece, math.inf) for piece in results]
-        merged = {*results}
-        missing = (
-            piece
-            for piece in expected
-            if piece not in merged and piece not in known
-            if any(piece[:cut] in scores and piece[cut:] in scores for cut in range(1, len(piece)))
-        )
-        are_equal = next(missing, None) is None and ranks == sorted(ranks, reverse=True)
+        are_equal = _follow(described["model"]["merges"], scores, known)
     if not are_equal:
         raise InputError(f"{path}: model must have the {'scores' if is_unigram else 'merges'} of {name}, or be absent.")
-    parts = (described.get(part) or {} for part in ("normalizer", "pre_tokenizer"))
-    for step in (step for part in parts for step in steps_of(part)):
+    parts, charsmap = ("normalizer", "pre_tokenizer"), base64.b64encode(charsmap_of(model)).decode()
+    for step in (step for part in parts for step in steps_of(described.get(part))):
         if step["type"] not in _STEPS:
             raise InputError(
                 f"{path}: a step must be one of {', '.join(_STEPS)}, beside {name}. Received: {step!r:.200}."
             )
-        charsmap = base64.b64encode(charsmap_of(model)).decode()
         if step["type"] == "Precompiled" and step["precompiled_charsmap"] != charsmap:
             raise InputError(f"{path}: normalizer must have the rules for characters of {name}. Received: others.")
+
+
+def _follow(merges: Sequence[Any], scores: Mapping[str, float], known: Collection[str]) -> bool:
+    """Returns whether merges result in all pieces that have two parts, in the order of their scores.
+
+    Args:
+        merges: The merges, which older files write as texts.
+        scores: The score of each piece.
+        known: Pieces to which nothing merges.
+    """
+    joined = (pair.replace(" ", "") if isinstance(pair, str) else "".join(pair) for pair in merges)
+    results = [piece for piece in joined if piece not in known]
+    ranks = [scores.get(piece, math.inf) for piece in results]
+    missing = scores.keys() - {*results, *known}
+    return ranks == sorted(ranks, reverse=True) and not any(
+        piece[:cut] in scores and piece[cut:] in scores for piece in missing for cut in range(1, len(piece))
+    )
 
 
 def reordered_subwords(
@@ -382,12 +394,17 @@ def is_described(checkpoint: Checkpoint) -> bool:
 
 def names_of(checkpoint: Checkpoint, tokenizer: Tokenizer, ours: int) -> set[str]:
     """Returns the names of one of our special ids in the files of a checkpoint; none if they lack it."""
-    index = original_ids_of(tokenizer)[ours]
+    names = names_of_id(checkpoint, original_ids_of(tokenizer)[ours])
+    if isinstance(tokenizer, ReorderedSubwordTokenizer) and (piece := tokenizer.model_ids[ours]) >= 0:
+        names.add(read_model(tokenizer.model).id_to_piece(piece))
+    return names
+
+
+def names_of_id(checkpoint: Checkpoint, index: int) -> set[str]:
+    """Returns the names of an id in `vocab.json` and in the files of added tokens."""
     names = {token for _, token, i, _ in added_tokens_of(checkpoint) if i == index}
     if (checkpoint.path / "vocab.json").is_file():
         names |= {piece for piece, i in checkpoint.json("vocab.json").items() if i == index}
-    if isinstance(tokenizer, ReorderedSubwordTokenizer) and (piece := tokenizer.model_ids[ours]) >= 0:
-        names.add(read_model(tokenizer.model).id_to_piece(piece))
     return names
 
 
@@ -489,23 +506,26 @@ def t5_files(tokenizers: Mapping[str, Tokenizer], tables: Sequence[np.ndarray]) 
         "extra_ids": _SENTINELS if has_sentinels else 0,
         "clean_up_tokenization_spaces": source.tidy,
         **{f"{name}_token": names[ours] for name, ours in (("pad", PAD), ("eos", END), ("unk", UNKNOWN))},
-        **described_beyond({} if has_sentinels else beyond, model.vocab_size()),
+        **({} if has_sentinels else added_tokens_decoder(names_beyond(beyond, model.vocab_size()))),
     }
     return {"spiece.model": source.model, "tokenizer_config.json": config}, order
 
 
-def described_beyond(names: Mapping[int, str], size: int) -> dict[str, Any]:
-    """Returns `added_tokens_decoder` for special tokens beyond the pieces of SentencePiece; nothing if there are none.
+def names_beyond(names: Mapping[int, str], size: int) -> dict[int, str]:
+    """Returns names for all ids from the number of pieces of SentencePiece to the last special token.
 
-    Ids between them get names, too, since `transformers` counts added tokens instead of reading their ids.
+    `transformers` counts added tokens instead of reading their ids.
 
     Args:
-        names: The names of the tokens by their ids.
+        names: The names of the special tokens by their ids.
         size: The number of pieces.
     """
-    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-    named = {i: names.get(i, f"<|unused_{i}|>") for i in range(size, max(names, default=0) + 1)}
-    added = {str(i): {"content": name, "special": True, **flags} for i, name in named.items()}
+    return {i: names.get(i, f"<|unused_{i}|>") for i in range(size, max(names, default=0) + 1)}
+
+
+def added_tokens_decoder(names: Mapping[int, str]) -> dict[str, Any]:
+    """Returns the key `added_tokens_decoder` for special tokens, from their names by id; nothing if there are none."""
+    added = {str(i): {"content": name, "special": True, **AS_THEY_ARE} for i, name in names.items()}
     return {"added_tokens_decoder": added} if added else {}
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo.checkpoints.checkpoint import Checkpoint
+from zoo.checkpoints.sentencepiece_writer import special_tokens
 from zoo.checkpoints.tokenizers import (
     FOLLOWING,
     added_token_error,
@@ -155,13 +156,9 @@ def wordpiece_files(
         "strip_accents": reading.strip_accents,
         "handle_chinese_chars": reading.split_ideographs,
     }
-    as_they_are = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     described = {
         "version": "1.0",
-        "added_tokens": [
-            {"id": i, "content": name, **as_they_are, "special": True}
-            for name, i in sorted(special.items(), key=lambda item: item[1])
-        ],
+        "added_tokens": special_tokens({i: name for name, i in special.items()}),
         "normalizer": {**_WORDPIECE["normalizer"], **normalizer},
         "pre_tokenizer": _WORDPIECE["pre_tokenizer"],
         "post_processor": {"type": "BertProcessing", "sep": end, "cls": start},

@@ -88,8 +88,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "written ids between added tokens have no names",
         _FILES,
-        "for i in range(size, max(names, default=0) + 1)",
-        "for i in names",
+        "for i in range(size, max(names, default=0) + 1)}",
+        "for i in names}",
         ("tests/zoo/checkpoints/test_decoder_tokenizers.py",),
     ),
     Mutant(

@@ -135,6 +135,9 @@ def test_words_that_were_added_to_the_vocabulary_are_refused(tmp_path):
     described["added_tokens"].append({"id": 5, "content": "horse", "special": False})
     (folder / "tokenizer.json").write_text(json.dumps(described), encoding="utf-8")
     refused(f"hf:{folder}", tmp_path / "run", "tokenizer.json", "'horse'")
+    described["added_tokens"][-1] = {"id": 5, "content": "[NEW]", "special": True}
+    (folder / "tokenizer.json").write_text(json.dumps(described), encoding="utf-8")
+    refused(f"hf:{folder}", tmp_path / "run", "tokenizer.json", "'[NEW]'")
     folder = checkpoints.copy("bert", tmp_path / "bert")
     (folder / "added_tokens.json").write_text('{"zebra": 999}', encoding="utf-8")
     refused(f"hf:{folder}", tmp_path / "run", "added_tokens.json", "'zebra'")
