@@ -4,6 +4,7 @@ import doctest
 import io
 
 import keras
+import pytest
 from support.every import every
 
 import zoo.layers
@@ -20,6 +21,7 @@ WITHOUT_PAPER = {
 }
 
 
+@pytest.mark.nightly
 def test_examples_run_and_sections_are_there():
     with every() as failures:
         for name in zoo.layers.__all__:

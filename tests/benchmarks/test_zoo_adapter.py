@@ -53,6 +53,7 @@ class _Channel:
         self.losses.append(loss)
 
 
+@pytest.mark.nightly
 def test_it_is_a_run_of_training(task):
     config = zoo_adapter.configure(task)
     settings = config.training

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from support import checkpoints
 from support.conversions import assert_same_weights
-from support.tiers import nightly_unless
 
 import zoo
 from export.convert import main
@@ -15,7 +14,8 @@ from training.importing.workdir import import_checkpoint
 from zoo.errors import InputError
 
 
-@pytest.mark.parametrize("family", nightly_unless("marian".__eq__, ["gpt2", "marian", "minilm"]))
+@pytest.mark.nightly
+@pytest.mark.parametrize("family", ["gpt2", "marian", "minilm"])
 def test_weights_and_tokenizers_come_in_again_bit_for_bit(family, tmp_path, capsys):
     workdir = tmp_path / family
     import_checkpoint(f"hf:{checkpoints.FIXTURES / family}", workdir)

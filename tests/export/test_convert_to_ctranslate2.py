@@ -48,6 +48,7 @@ def imported(family, path):
     return path
 
 
+@pytest.mark.nightly
 def test_a_marian_leaves_and_comes_in_again(tmp_path):
     folder = checkpoints.copy("marian", tmp_path / "model")
     (folder / "tokenizer_config.json").write_text('{"clean_up_tokenization_spaces": true}')
@@ -117,6 +118,7 @@ def test_what_it_does_not_have_is_refused(gpt2, text_run, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.nightly
 def test_a_language_model_is_written_by_the_names_of_the_format(gpt2, tmp_path):
     run = zoo.load(imported("llama", tmp_path / "run"))
     written = CTranslate2Checkpoint(write_to(tmp_path / "run", tmp_path / "out"))

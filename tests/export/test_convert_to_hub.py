@@ -29,20 +29,7 @@ ENCODERS = (*_ENCODERS, *(f"{name}_classifier" for name in _ENCODERS), "xlm_robe
 TRANSLATORS = ("nllb", "m2m_100", "bart", "mbart", "mbart_50")
 DECODERS = ("gpt_neox", "llama", "mistral", "qwen3", "gemma2", "gemma3_text", "olmo2", "phi3", "smollm3")
 FAMILIES = ("gpt2", "marian", "minilm", "bert", *ENCODERS, *DECODERS, *TRANSLATORS, "t5", "t5_gated")
-FAST = (
-    "gpt2",
-    "marian",
-    "llama",
-    "mistral",
-    "t5",
-    "roberta",
-    "distilbert_classifier",
-    "xlm_roberta",
-    "xlm_roberta_described",
-    "mpnet",
-    "nllb",
-    "bart",
-)
+FAST = ("gpt2", "marian", "llama", "t5", "xlm_roberta", "nllb")
 LEFT_OUT = {
     **dict.fromkeys(("minilm", "roberta", "xlm_roberta", "mpnet"), {"pooler.dense.weight", "pooler.dense.bias"}),
     **dict.fromkeys(("t5", "t5_gated"), {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight"}),

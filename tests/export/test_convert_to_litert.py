@@ -124,6 +124,7 @@ def test_translator(interpreter, text_workdir, text_run):
         np.testing.assert_allclose(steps(made, target, **memory), expected, atol=2e-5)
 
 
+@pytest.mark.nightly
 def test_a_recurrent_translator_is_refused_and_nothing_is_left(tmp_path, monkeypatch):
     arguments = ["preset:dates_rnnsearch", "--to", f"litert:{tmp_path / 'out'}"]
     with pytest.raises(InputError, match="litert: .*RNNSearch"):

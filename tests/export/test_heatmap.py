@@ -75,8 +75,9 @@ def no_warnings(caplog):
     assert not caplog.records
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("no_warnings")
-@pytest.mark.parametrize("name", nightly_unless(("Arabic", "Han").__contains__, SCRIPTS))
+@pytest.mark.parametrize("name", SCRIPTS)
 def test_every_script_of_the_dates_has_its_glyphs(name, tmp_path):
     text, path = SCRIPTS[name], tmp_path / "map.png"
     target = [*"2024-08-15", "</s>", ""]
@@ -213,6 +214,7 @@ def test_a_full_disk(tmp_path, suffix):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.nightly
 def test_a_long_sequence_stays_within_bounds(tmp_path):
     path = tmp_path / "map.png"
     attention_heatmap(["x"] * 257, ["y"] * 5, np.full((5, 257), 1 / 257), path)

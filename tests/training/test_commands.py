@@ -143,6 +143,7 @@ def test_a_work_directory_that_cannot_be(train, tmp_path):
         assert train(workdir=path).startswith(f"error: {path} ")
 
 
+@pytest.mark.nightly
 def test_good_data_are_trained_on_after_bad(train, folder, tmp_path, monkeypatch):
     """A failed attempt leaves nothing that would need --resume."""
     good = (folder / "val.en").read_bytes()

@@ -66,6 +66,7 @@ def check_run(workdir):
     assert "python -m training.train --import mine --model cnn_classifier --data parity:40" in card
 
 
+@pytest.mark.nightly
 def test_one_file_is_enough(mine, capsys):
     folder, forget = mine
     workdir = folder / "run"

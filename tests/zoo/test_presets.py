@@ -21,6 +21,7 @@ def loaded(name):
     return zoo.load(f"preset:{name}")
 
 
+@pytest.mark.nightly
 def test_one_for_each_task():
     assert zoo.list_presets() == sorted(RECIPES)
     tasks = {loaded(name).spec.task for name in zoo.list_presets()}
@@ -39,6 +40,7 @@ def test_files():
                 assert (config["model"]["name"], config["data"]["spec"]) == (recipe.model, recipe.spec)
 
 
+@pytest.mark.nightly
 def test_dates():
     run = loaded("dates_rnnsearch")
     texts = ["August 23, 2025", "24 марта 1931 г.", "2093年7月24日"]

@@ -82,6 +82,7 @@ def test_a_request_for_each_text_where_servers_want_the_rest_for_each(scripted_a
     assert [list(request.inputs["text"].tensor_shape.dim)[0].size for request in service.requests] == [1] * 5
 
 
+@pytest.mark.nightly
 def test_attention_prints_the_text_and_draws(ask_toy, tmp_path):
     assert ask_toy("--signature=attention", "ein") == (0, "EIN\n", "")
     one, many = (f"--heatmap={tmp_path / name}.png" for name in ("one", "many"))

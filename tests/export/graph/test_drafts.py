@@ -39,6 +39,7 @@ def test_an_export_with_a_draft_model(kind, model, settings, trained, request, t
     assert {16 if kind == "text" else 24, 12} <= {size for shape in shapes for size in shape}
 
 
+@pytest.mark.nightly
 def test_drafts_of_the_model_itself_are_confirmed(lines_run, tmp_path):
     prompts = ["abc", "h", "bcdefgha"]
     text = tmp_path / "val.txt"

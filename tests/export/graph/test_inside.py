@@ -107,6 +107,7 @@ def check_refused(case):
         refused(case.ask, ["red", "a"], "attention_all", naming=[f"`{name}`", *words], **{name: np.int32(numbers)})
 
 
+@pytest.mark.nightly
 def test_tokens_of_the_best_translation(text_case):
     outputs, best = text_case.ask(TEXTS, "attention_all"), text_case.run.nbest(TEXTS, beam_size=1)
     assert texts_of(outputs["text"]) == [answer.text for answer, *_ in best]

@@ -72,6 +72,7 @@ def test_all_files_of_another_work_directory_count(text_run, tmp_path):
         read_tokenizers({"tokenizer": f"file:{folder / 'source.txt'}", **UNCHECKED}, "seq2seq")
 
 
+@pytest.mark.nightly
 def test_the_work_directory_has_all_that_is_needed(own, tmp_path):
     path, theirs, run = own
     config = json.loads((run / "config.json").read_text())
@@ -101,6 +102,7 @@ def test_the_work_directory_has_all_that_is_needed(own, tmp_path):
         order_of(read_tokenizers({**UNCHECKED, "tokenizer": LLAMA}, "language_model")["text"], "source")
 
 
+@pytest.mark.nightly
 def test_a_run_goes_on_without_the_file_and_is_repeated_with_the_same_one(own, text_spec, tmp_path, capsys):
     path, _, run = own
     shutil.copytree(run, tmp_path / "run")

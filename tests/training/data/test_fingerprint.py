@@ -82,6 +82,7 @@ def _state(run: Path) -> dict:
         return json.loads(str(arrays["state"]))
 
 
+@pytest.mark.nightly
 def test_resuming_with_other_data(tmp_path, capsys):
     spec, run = write_labelled(tmp_path / "data", sizes=(60, 9, 5)), tmp_path / "run"
     settings = [*CONVOLUTIONS, "training.max_steps=4", "training.eval_every=2", "training.patience=1"]

@@ -88,6 +88,7 @@ def test_running_text_has_no_examples(lines_workdir, capsys):
         grouped("length", CHARACTERS, get_task("language_model"), data, "test", lambda: data)
 
 
+@pytest.mark.nightly
 def test_translations_by_length(evaluated, text_spec):
     workdir, printed = evaluated
     metrics = json.loads(printed)
@@ -107,6 +108,7 @@ def test_translations_by_length(evaluated, text_spec):
     assert weighted == pytest.approx(metrics["exact_match"])
 
 
+@pytest.mark.nightly
 def test_a_preset_and_texts_by_frequency(labelled_workdir, labelled_spec, tmp_path, monkeypatch, capsys):
     """The frequencies are those of what the model was trained on; of a preset nothing is drawn."""
     shutil.copytree(labelled_workdir, tmp_path / "small", ignore=shutil.ignore_patterns("tb", "checkpoints"))

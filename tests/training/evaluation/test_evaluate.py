@@ -122,6 +122,7 @@ def test_labels_that_a_resumed_run_lacks(tmp_path):
         get_task("classifier").batches(settings, data, "train", {}, batch_tokens=9)
 
 
+@pytest.mark.nightly
 def test_where_nothing_may_be_written(tmp_path, labelled_workdir, labelled_spec, monkeypatch, capsys):
     """The metrics are printed; a preset, or what cannot be written to, stays as it is."""
     shutil.copytree(labelled_workdir, tmp_path / "small", ignore=shutil.ignore_patterns("tb", "checkpoints"))

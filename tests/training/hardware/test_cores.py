@@ -32,17 +32,12 @@ def train(folder, model, spec, *settings):
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("model", "data", "options", "count"),
     [
         ("cnn_classifier", "labelled", [*CNN, "model.embedding_dropout=0"], 3),
-        pytest.param(
-            "transformer_tiny",
-            "text",
-            [*TRANSFORMER, "data.vocab_size=99", "training.accumulate_steps=2"],
-            2,
-            marks=pytest.mark.nightly,
-        ),
+        ("transformer_tiny", "text", [*TRANSFORMER, "data.vocab_size=99", "training.accumulate_steps=2"], 2),
     ],
 )
 def test_parts_are_as_the_whole(model, data, options, count, text_spec, labelled_spec, tmp_path):

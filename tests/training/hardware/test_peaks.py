@@ -32,6 +32,7 @@ def operations(model, batches):
     return operations_per_token(model, batches)
 
 
+@pytest.mark.nightly
 def test_a_token_takes_two_operations_of_each_weight_thrice(model, operations):
     assert operations == pytest.approx(3 * zoo.cost(model, query_length=7, value_length=5).flops / 7)
     encoder = 4 * 32 * 32 + 2 * 32 * 47
@@ -40,6 +41,7 @@ def test_a_token_takes_two_operations_of_each_weight_thrice(model, operations):
     assert operations == pytest.approx(6 * (decoder + (encoder + memory) * 5 / 7), rel=0.1)
 
 
+@pytest.mark.nightly
 def test_what_is_computed_again_does_not_count(operations, batches):
     again = small()
     rematerialize(again)

@@ -53,7 +53,8 @@ def test_ids_are_those_of_the_reference(encoder, classifier):
     assert max(map(len, rows)) == 13
 
 
-@pytest.mark.parametrize("family", ["encoder", pytest.param("classifier", marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("family", ["encoder", "classifier"])
 def test_the_graph_reads_and_writes_as_python_does(family, request):
     imported = request.getfixturevalue(family)
     check_graph(imported.run.tokenizers.text, imported.expected["texts"])

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from support import checkpoints
 from support.checkpoints import change_config, check_graph, near, padded, refused
-from support.tiers import nightly_unless
 
 import zoo
 from training.importing.workdir import import_checkpoint
@@ -89,7 +88,8 @@ def test_logits_are_those_of_the_reference_alone_and_with_padding(family, import
     assert [answer.label for answer in one.run.classify(sentences)] == labels
 
 
-@pytest.mark.parametrize("family", nightly_unless(lambda family: "distilbert" not in family, (*ENCODERS, DESCRIBED)))
+@pytest.mark.nightly
+@pytest.mark.parametrize("family", (*ENCODERS, DESCRIBED))
 def test_the_graph_reads_and_writes_as_python_does(family, imported):
     one = imported(family)
     check_graph(one.run.tokenizers.text, one.expected["texts"])

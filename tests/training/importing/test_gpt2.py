@@ -60,6 +60,7 @@ def test_scores_and_what_is_inside_begin_with_the_first_token(run):
     assert run.embed(["a man"])[0][1].shape == (2, 6)
 
 
+@pytest.mark.nightly
 def test_text_goes_on_as_with_the_reference(run):
     # In any company, an empty text and one token alone included.
     mixed = ["", *EXPECTED["prompts"], "a"]

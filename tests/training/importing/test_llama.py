@@ -8,7 +8,6 @@ import pytest
 import sentencepiece
 from support import checkpoints
 from support.checkpoints import check_graph, near, padded, refused
-from support.tiers import nightly_unless
 
 import zoo
 from export.convert import convert
@@ -81,7 +80,8 @@ def test_text_goes_on_as_with_the_reference(family, tmp_path):
     assert run.generate(prompts, max_length=23 - has_start) == run.tokenizers.text.decode(new)
 
 
-@pytest.mark.parametrize("family", nightly_unless(("gpt_neox", "qwen3", "smollm3").__contains__, FAMILIES))
+@pytest.mark.nightly
+@pytest.mark.parametrize("family", FAMILIES)
 def test_the_graph_reads_and_writes_as_python_does(family):
     checkpoint = Checkpoint(checkpoints.FIXTURES / family)
     imported = get_family(checkpoint.config["model_type"])(checkpoint)

@@ -63,6 +63,7 @@ def test_logits_are_those_of_the_reference_alone_and_with_padding(run, ours):
     assert near(np.asarray(alone)[0, : len(EXPECTED["logits"][0])][:, order], EXPECTED["logits"][0])
 
 
+@pytest.mark.nightly
 def test_translations_are_those_of_the_reference(run):
     assert len({*EXPECTED["translations"]}) > 3
     assert run.translate(SOURCES, max_length=LONGEST) == EXPECTED["translations"]

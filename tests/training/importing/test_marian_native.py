@@ -105,6 +105,7 @@ def native(path):
     return path
 
 
+@pytest.mark.nightly
 def test_the_same_numbers_are_the_same_model_as_by_way_of_the_hub(tmp_path):
     run = imported(native(tmp_path / "model"), tmp_path / "run")
     expected = checkpoints.expected("marian")

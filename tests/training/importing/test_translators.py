@@ -20,6 +20,7 @@ from zoo.vocabulary import START
 
 MANY = ("nllb", "m2m_100", "mbart", "mbart_50")
 FAMILIES = (*MANY, "bart", "umt5", "madlad", "older/nllb")
+FAST = ("nllb", "mbart", "bart", "umt5", "madlad", "older/nllb")
 OF_T5 = ("umt5", "madlad")
 
 
@@ -59,7 +60,7 @@ def imported(tmp_path_factory):
     return functools.cache(lambda family: Imported(family, tmp_path_factory.mktemp(family.replace("/", "-"))))
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", nightly_unless(FAST.__contains__, FAMILIES))
 def test_ids_and_logits_are_those_of_the_reference(family, imported):
     one = imported(family)
     expected, run = one.expected, one.run
@@ -184,6 +185,7 @@ def test_a_saved_tokenizer_keeps_what_is_around_texts(imported, tmp_path):
             load_tokenizer(tmp_path / "nllb")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("family", OF_T5)
 def test_a_t5_leaves_and_comes_in_again(family, imported, tmp_path):
     one = imported(family)

@@ -67,6 +67,7 @@ def test_what_does_not_matter(small_run, unfinished):
     np.testing.assert_equal(weights_of(unfinished), weights_of(small_run))
 
 
+@pytest.mark.nightly
 def test_damaged_checkpoints_are_passed_over(small_run, unfinished, capsys):
     """A line of the log that was torn before its checkpoint was written is left out, and what follows is in place."""
     lines = (small_run / "metrics.jsonl").read_bytes().splitlines(keepends=True)

@@ -115,6 +115,7 @@ def test_a_run_that_ends_early_goes_on(event, small_run, labelled_spec, tmp_path
     np.testing.assert_equal(arrays_of(workdir), arrays_of(small_run))
 
 
+@pytest.mark.nightly
 def test_a_signal_in_validation_ends_the_run_with_its_round(small_run, labelled_spec, tmp_path, monkeypatch, capsys):
     """Also where nobody reads what is written after Ctrl-C."""
 
@@ -132,6 +133,7 @@ def test_a_signal_in_validation_ends_the_run_with_its_round(small_run, labelled_
     assert losses_of(workdir) == losses_of(small_run)[:1]
 
 
+@pytest.mark.nightly
 def test_a_second_signal_does_not_wait(labelled_spec, tmp_path, monkeypatch, capsys):
     workdir = tmp_path / "run"
     happening_at(monkeypatch, 5, lambda: (interrupt(), terminate()))
@@ -145,6 +147,7 @@ def full(path, **arrays):
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
+@pytest.mark.nightly
 def test_an_error_while_a_signal_is_held_is_the_one_that_is_said(labelled_spec, tmp_path, monkeypatch, capsys):
     workdir = tmp_path / "run"
     monkeypatch.setattr(training.loop.checkpoints.np, "savez", full)

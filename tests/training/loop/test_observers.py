@@ -47,6 +47,7 @@ def module(tmp_path, monkeypatch):
 SETTINGS = [*CONVOLUTIONS, "training.max_steps=4", "training.eval_every=2", "training.accumulate_steps=1"]
 
 
+@pytest.mark.nightly
 def test_a_callback_of_the_user_gets_numbers(module, labelled_spec, tmp_path):
     words = ("--callback", f"{module}:noting", "--set", *SETTINGS)
     assert train("cnn_classifier", labelled_spec, tmp_path / "run", *words) == 0

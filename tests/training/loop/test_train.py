@@ -245,6 +245,7 @@ def test_killed_and_resumed_is_like_not_interrupted(small_run, labelled_spec, tm
         np.testing.assert_allclose(resumed, whole, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.nightly
 def test_a_finished_run_can_go_on_for_longer(small_run, labelled_spec, copied, capsys):
     workdir = copied(small_run)
     assert train("cnn_classifier", labelled_spec, workdir, "--resume", "--set", "training.max_steps=12") == 0

@@ -121,7 +121,8 @@ def test_whole_embeddings_are_cut_off_and_come_back():
     np.testing.assert_array_equal(numpy(model(x)), logits)
 
 
-@pytest.mark.parametrize("kind", ["rdrop", pytest.param("simcut", marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", ["rdrop", "simcut"])
 def test_a_model_trains(kind):
     model, (x, y, weights) = seq2seq(), batch()
     settings = TrainingConfig(consistency=kind)

@@ -166,6 +166,7 @@ def test_the_rank_is_below_the_sides_of_matrices(capsys):
     assert int(corrected.replace(",", "")) + int(others.replace(",", "")) == total
 
 
+@pytest.mark.nightly
 def test_lora_run(labelled_workdir, labelled_spec, tmp_path, capsys):
     """It learns, changes matrices by what has the given rank, leaves the rest alone, and can be resumed."""
     workdir = tmp_path / "run"

@@ -58,6 +58,7 @@ def test_a_step():
         np.testing.assert_allclose(change, expected, atol=2e-4, err_msg=variable.path)
 
 
+@pytest.mark.nightly
 def test_it_trains():
     """In a graph, and what is no hidden matrix as well."""
     model = keras.Sequential([keras.layers.Embedding(11, 5), keras.layers.Dense(7), keras.layers.Dense(11)])

@@ -73,7 +73,7 @@ def explored(count):
     return lambda test: settings(deadline=None, max_examples=count)(given(searches())(test))
 
 
-@explored(4)
+@explored(2)
 @example((3, 24, [24], {}, 4, [], None, False, False))
 @example((3, 24, [24, 24], {}, 3, [], None, False, False))  # two rows whose drafts are confirmed to different lengths
 @example((3, 24, [24, 20], {}, 3, [], 1.0, False, False))
@@ -125,7 +125,7 @@ def drafting(model, seed, changed, limited):
 
 
 @pytest.mark.parametrize("changed", [0.0, 1.5])
-@pytest.mark.parametrize("length", [1, 4])
+@pytest.mark.parametrize("length", [pytest.param(1, marks=pytest.mark.nightly), 4])
 def test_a_draft_model_saves_the_calls_for_what_it_gets_right(length, changed):
     """It has read exactly the tokens that were chosen: its drafts are those of a model that reads them anew."""
     model, limited = Bigrams(6, 1, 14), constraints([41])

@@ -4,6 +4,7 @@ import copy
 import pickle
 
 import numpy as np
+import pytest
 
 import zoo
 from zoo.inference import Answer, TextAttention
@@ -40,6 +41,7 @@ def test_attention_names_what_each_token_attends_to_most():
     assert [line.strip() for line in repr(within).splitlines()[1:]] == ["a → a 100%", "b → b 100%", "c → c 100%"]
 
 
+@pytest.mark.nightly
 def test_runs_answer_with_them(labelled_run, text_run, lines_run):
     (answer,) = labelled_run.classify(["A man rides a horse."])
     assert answer.ranked[answer.label] == max(answer.ranked.values())

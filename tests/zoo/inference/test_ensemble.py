@@ -73,6 +73,7 @@ def test_beams_have_the_probability_that_the_ensemble_gives_them(names):
     np.testing.assert_allclose(numpy(found["log_prob"]).ravel(), scores, atol=1e-4)
 
 
+@pytest.mark.nightly
 def test_attention_stands_side_by_side():
     source, target = seq2seq_models.batch()
     models = [member("transformer_tiny", 0)] * 2
@@ -107,6 +108,7 @@ def two(text_workdir, tmp_path_factory):
     return [text_workdir, other.path]
 
 
+@pytest.mark.nightly
 def test_a_list_of_work_directories_is_an_ensemble(two):
     ensemble = zoo.load(two)
     assert [member.path for member in ensemble.members] == two

@@ -38,6 +38,7 @@ def test_attention_of_language_models(lines_run):
     assert not np.triu(weights, 1).any()
 
 
+@pytest.mark.nightly
 def test_attention_of_each_kind_in_a_translation(text_run):
     ((source, inside),) = text_run.attention(["the horse sees"], kind="encoder")
     ((target, before),) = text_run.attention(["the horse sees"], kind="decoder")

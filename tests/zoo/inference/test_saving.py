@@ -28,6 +28,7 @@ def models():
     }
 
 
+@pytest.mark.nightly
 def test_what_fit_has_trained_is_loaded_and_evaluated(models, tmp_path, capsys):
     model = models["classifier"]
     ids = np.array([[*row, 2, 0][:3] for row in TOKENIZER.encode(TEXTS)])
@@ -55,6 +56,7 @@ def test_it_is_exported(models, tmp_path):
     assert (tmp_path / "exported" / "1" / "saved_model.pb").exists()
 
 
+@pytest.mark.nightly
 def test_each_task_is_saved(models, tmp_path):
     for name, tokenizers in (("translator", [TOKENIZER, TOKENIZER]), ("language_model", TOKENIZER)):
         zoo.save_run(tmp_path / name, models[name], tokenizers)

@@ -57,6 +57,7 @@ def test_candidates_are_those_of_loops():
     assert ops.convert_to_numpy(without.candidates(SOURCE, 9)).tolist() == by_loops(without, SOURCE, 9)
 
 
+@pytest.mark.nightly
 def test_it_is_the_same_in_a_graph_with_tables_in_variables():
     shortlist = random_shortlist().stored(lambda table: tf.Variable(table, trainable=False))
     function = tf.function(
@@ -72,7 +73,8 @@ def translate(model, source=SOURCE, table=None, **options):
     return {name: ops.convert_to_numpy(value) for name, value in outputs.items()}
 
 
-@pytest.mark.parametrize("case", nightly_unless(FAST.__contains__, ALL), ids=str)
+@pytest.mark.nightly
+@pytest.mark.parametrize("case", ALL, ids=str)
 def test_a_step_gives_the_logits_of_some_tokens(case):
     name, number = case
     model, tokens = seq2seq_models.create(name, SMALL[name][number]), np.array([16, 4, 4, 2], "int32")

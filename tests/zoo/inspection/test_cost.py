@@ -226,11 +226,13 @@ def test_several_threads_count_at_once(heads):
     assert set(costs) == {5_268_880}
 
 
+@pytest.mark.nightly
 def test_what_does_not_depend_on_the_text_is_counted():
     model = case("han_classifier").model
     assert zoo.cost(model, 7)["sentence_pooling/additive_score/query"].multiplications == 10 * 10
 
 
+@pytest.mark.nightly
 def test_names_do_not_depend_on_what_was_made_before():
     names = []
     for _ in range(2):
@@ -239,6 +241,7 @@ def test_names_do_not_depend_on_what_was_made_before():
     assert "word_encoder/forward_gru/gru_cell" in names[0]
 
 
+@pytest.mark.nightly
 def test_nothing_to_compute():
     model = case("causal_lm_modern").model
     assert zoo.cost(model, 0).multiplications == zoo.cost(model, 3, batch_size=0).multiplications == 0

@@ -27,6 +27,7 @@ def titles(parts):
     return [part.title for part in parts]
 
 
+@pytest.mark.nightly
 def test_architectures():
     for name in ("convs2s_small", "lstm_lm", "cnn_classifier"):
         svg = zoo.draw_model(case(name).model)
@@ -57,6 +58,7 @@ def test_blocks_of_a_transformer():
     assert cross.detail == "3 heads of 2, scaled dot"
 
 
+@pytest.mark.nightly
 def test_normalization_comes_first_if_it_does():
     drawn = architecture("transformer_tiny", num_layers=1, normalize_first=True, visibility="global")
     block = [part for part in drawn.parts if part.groups == (0,)]
@@ -64,6 +66,7 @@ def test_normalization_comes_first_if_it_does():
     assert block[1].detail == "3 heads of 2, scaled dot, visibility: sliding window or global tokens"
 
 
+@pytest.mark.nightly
 def test_the_decoder_of_a_recurrent_model_attends_with_its_state():
     drawn = architecture("rnnsearch")
     names = titles(drawn.parts)

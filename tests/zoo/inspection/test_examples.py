@@ -13,6 +13,7 @@ import zoo.inspection
 NAMES = [name for name in zoo.inspection.__all__ if inspect.isfunction(getattr(zoo, name))]
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the examples show TensorFlow")
 def test_examples():
     assert len(NAMES) == 8

@@ -88,6 +88,13 @@ KINDS = {
     "gated_linear_attention",
     "delta_rule_attention",
 }
+# The others are computed as one of these is.
+FAST = KINDS - {
+    "multi_head_attention_with_sinks",
+    "talking_heads_attention",
+    "narrow_block_local_attention",
+    "multi_scale_retention",
+}
 ON_JAX = {
     "grouped_query_attention",
     "narrow_sliding_window_attention",
@@ -165,7 +172,14 @@ def explore(case, chosen, drawn, count):
     run()
 
 
-@pytest.mark.parametrize("case", [case for case in MATRIX if case.name in KINDS], ids=lambda case: case.name)
+def _case(case, *marks):
+    return pytest.param(case, id=case.name, marks=marks)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [_case(case, *[pytest.mark.nightly] * (case.name not in FAST)) for case in MATRIX if case.name in KINDS],
+)
 def test_contract(case):
     few_on_jax(case.name in ON_JAX)
     explore(case, EXAMPLES, st.sampled_from(EXAMPLES), 0)
@@ -182,7 +196,7 @@ def _tier(case):
     return pytest.mark.nightly if case.name in NIGHTLY else pytest.mark.weekly
 
 
-@pytest.mark.parametrize("case", [pytest.param(case, id=case.name, marks=_tier(case)) for case in MATRIX])
+@pytest.mark.parametrize("case", [_case(case, _tier(case)) for case in MATRIX])
 def test_contract_at_length(case):
     drawn = situations(st.tuples(*[st.integers(1, 7)] * 3), ["eager"] * 4 + ["graph", "xla"])
     explore(case, MORE + HEADS if case.name in KINDS else EXAMPLES + MORE + HEADS, drawn, 4)

@@ -26,6 +26,7 @@ def models():
     }
 
 
+@pytest.mark.nightly
 def test_models_take_arrays_pairs_and_dicts(models, subtests):
     for name, model in models.items():
         arrays = [SOURCE, TARGET] if len(model.input_names) == 2 else [TARGET]
@@ -38,6 +39,7 @@ def test_models_take_arrays_pairs_and_dicts(models, subtests):
             np.testing.assert_allclose(model.predict_on_batch(given), expected, atol=1e-5)
 
 
+@pytest.mark.nightly
 def test_padding_does_not_count_in_losses_and_metrics_of_keras(models, subtests):
     for name in ("seq2seq", "language_model"):
         model = models[name]
@@ -57,6 +59,7 @@ def test_padding_does_not_count_in_losses_and_metrics_of_keras(models, subtests)
             assert any((old != new).any() for old, new in zip(before, model.get_weights(), strict=True))
 
 
+@pytest.mark.nightly
 def test_a_classifier_is_fitted_in_three_lines(models):
     model = models["classifier"]
     model.compile(keras.optimizers.Adam(0.1), LOSS, metrics=["accuracy"])

@@ -126,6 +126,7 @@ def test_every_order_of_few_numbers_is_as_likely():
     assert sum((times - 100) ** 2 / 100 for times in drawn.values()) < 49.7  # χ², 23 degrees of freedom, p = 0.001
 
 
+@pytest.mark.nightly
 def test_many_numbers_go_everywhere_alike():
     """χ² of where a number comes to, of what follows it, and of how many stay in place, over keys; p = 0.001 each."""
     size, keys, bins = 5003, 200, 10

@@ -182,9 +182,10 @@ def _largest(function):
     return max(int(np.prod([size or 1 for size in shape])) for shape in sizes if shape.rank)
 
 
+@pytest.mark.nightly
 @tensorflow_only("walks a TensorFlow graph")
-@pytest.mark.parametrize("make", nightly_unless([make_block, make_linear].__contains__, KINDS))
-@pytest.mark.parametrize("causal", [pytest.param(False, marks=pytest.mark.nightly), True])
+@pytest.mark.parametrize("make", KINDS)
+@pytest.mark.parametrize("causal", [False, True])
 def test_no_tensor_has_an_element_for_each_pair(make, causal, monkeypatch):
     import tensorflow as tf
 

@@ -84,6 +84,7 @@ def test_masked_queries_are_passed_over():
     assert not np.any(to_numpy(weights)[:, 1])
 
 
+@pytest.mark.nightly
 def test_noise_is_of_training_alone_and_another_at_each_step():
     keras.utils.set_random_seed(1)
     cell = layers.LuongAttentionCell(
@@ -114,7 +115,8 @@ def test_steps_that_are_compiled(xla):
     np.testing.assert_allclose(to_numpy(found), expected, atol=2e-6)
 
 
-@pytest.mark.parametrize("name", ["rnnsearch", pytest.param("luong_general", marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", ["rnnsearch", "luong_general"])
 def test_models_step_as_they_read(name):
     sizes = {"embedding_dim": 5, "units": 6, "source_vocab_size": 11, "target_vocab_size": 13}
     model = zoo.create_model(name, alignment="monotonic", **sizes, **({"tied_embeddings": "none"}))

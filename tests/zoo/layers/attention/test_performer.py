@@ -46,6 +46,7 @@ def test_the_seed_decides_the_features_and_they_are_saved():
     assert len(first.non_trainable_weights) == 1 and first.get_config()["seed"] == 3
 
 
+@pytest.mark.nightly
 def test_random_features_estimate_the_softmax_without_bias():
     """Averaged over many draws, the product of the features is the kernel; the error falls with 1 / √M."""
     rng, size, draws = np.random.default_rng(1), 7, 60

@@ -27,6 +27,7 @@ def test_pieces_are_larger_on_an_accelerator(accelerated):
     assert chunks.chunk_size(additive, query, {"value": query}) == (16 if accelerated else 1)
 
 
+@pytest.mark.nightly
 def test_what_fits_is_computed_at_once(accelerated):
     layer = layers.MultiHeadAttention(HEADS, SIZE, positions=layers.ALiBiPositions())
     shapes = [keras.KerasTensor((BATCH, length, HEADS * SIZE)) for length in (512, 1024, 4096)]

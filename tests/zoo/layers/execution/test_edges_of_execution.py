@@ -16,15 +16,7 @@ from zoo.layers.execution import plan
 B, T, S = 2, 3, 5
 ZERO = [(0, T, S), (B, 0, S), (B, T, 0)]
 CLASSES = first_of_each_class(ATTENTION_CASES)
-# Each works its weights out in a way of its own.
-FEW = (layers.MultiHeadAttention, layers.SlidingWindowAttention, layers.GatedLinearAttention)
 INFINITE = [-np.inf, -1e31, -3e38]
-
-
-def _each_class(fast):
-    marks = {True: (), False: pytest.mark.nightly}
-    rows = [pytest.param(case, marks=marks[fast(case)], id=case.name) for case in CLASSES]
-    return pytest.mark.parametrize("case", rows)
 
 
 def _resized(case, sizes):
@@ -60,9 +52,10 @@ def test_normalizations_of_nothing():
                     assert weights.shape == sizes
 
 
+@pytest.mark.nightly
 @tensorflow_only("sizes are always known elsewhere")
-@_each_class(lambda case: case.covers in FEW)
-@pytest.mark.parametrize("implementation", ["auto", pytest.param("blockwise", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("case", CLASSES, ids=lambda case: case.name)
+@pytest.mark.parametrize("implementation", ["auto", "blockwise"])
 def test_sizes_that_turn_out_to_be_zero(case, implementation):
     import tensorflow as tf
 
@@ -78,7 +71,8 @@ def test_sizes_that_turn_out_to_be_zero(case, implementation):
             assert output.shape == (*sizes[:2], case.output[-1]) and not np.any(output)
 
 
-@_each_class(lambda case: case.covers is layers.SlidingWindowAttention)
+@pytest.mark.nightly
+@pytest.mark.parametrize("case", CLASSES, ids=lambda case: case.name)
 def test_chunks_of_an_unknown_batch(case, monkeypatch):
     monkeypatch.setattr(plan, "CHUNK_BUDGET", 1)
     layer = build(case)

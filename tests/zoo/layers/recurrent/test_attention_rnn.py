@@ -70,8 +70,9 @@ def _check_sizes_of_zero(layer, **options):
                 assert_close(state, given)
 
 
+@pytest.mark.nightly
 @tensorflow_only("other backends have no unknown sizes")
-@pytest.mark.parametrize("name", ["attention_rnn", pytest.param("attention_rnn_with_heads", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("name", ["attention_rnn", "attention_rnn_with_heads"])
 def test_graphs_of_unknown_sizes(name):
     import tensorflow as tf
 

@@ -143,6 +143,7 @@ def test_heads_in_the_recurrent_layer():
     assert_close(alignment, to_numpy(weights)[:, :, 0])
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("cell_class", "attention", "with_state"),
     [

@@ -103,7 +103,8 @@ def test_layers_are_those_of_keras(cls, loops):
     assert bool(loops) == (keras.backend.backend() == "tensorflow")
 
 
-@pytest.mark.parametrize("cls", nightly_unless((GRU,).__contains__, PEERS))
+@pytest.mark.nightly
+@pytest.mark.parametrize("cls", PEERS)
 def test_in_both_directions_padding_is_zero(cls):
     inputs, mask = random_array((BATCH, LENGTH, DIM), 1), np.arange(LENGTH) < np.array([6, 2, 4])[:, None]
     found = []
@@ -151,9 +152,10 @@ def test_weights_count_in_half_precision_as_in_whole(cls):
     same(*found, tolerance=0.05)
 
 
+@pytest.mark.nightly
 @on_tensorflow
 @graph_and_xla
-@pytest.mark.parametrize("cls", nightly_unless((LSTM,).__contains__, PEERS))
+@pytest.mark.parametrize("cls", PEERS)
 def test_gradients_in_graphs_of_any_length(cls, xla):
     import tensorflow as tf
 
@@ -215,14 +217,7 @@ ORDERS = [
     *((inner, kind) for inner in DECODERS for kind in CELLS if kind != "conditional"),
     *((inner, "conditional") for inner in ("gru", "deep", "simple")),
 ]
-# Every cell, and every attention.
-FAST = [
-    ("gru", "conditional"),
-    ("lstm", "without feeding"),
-    ("stack with masks", "luong"),
-    ("deep", "local"),
-    ("simple", "bahdanau"),
-]
+FAST = [("gru", "conditional"), ("stack with masks", "luong")]
 
 
 @on_tensorflow

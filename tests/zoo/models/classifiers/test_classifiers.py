@@ -5,7 +5,6 @@ import pytest
 from support.model_cases import case, create
 from support.models import names_of, numpy
 from support.text_models import DROPPED, TOKENS, sentences
-from support.tiers import nightly_unless
 
 import zoo
 from zoo.models.shared.pooling import WordDropout
@@ -59,10 +58,8 @@ def test_without_positions_order_is_not_seen():
     np.testing.assert_allclose(logits(model, tokens[:1, ::-1].copy()), logits(model, tokens[:1]), atol=2e-6)
 
 
-# Two classes have their own way from words to the vector of a text; the others take that of their base.
-@pytest.mark.parametrize(
-    "name", nightly_unless(("transformer_classifier", "han_classifier").__contains__, names_of("classifier"))
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", names_of("classifier"))
 def test_every_kind_of_dropout_acts_alone(name):
     tokens, small = sentences(), {"num_layers": 1} if name == "transformer_classifier" else {}
     without = dict.fromkeys(DROPPED, 0.0) | small

@@ -58,7 +58,8 @@ def test_a_closed_gate_copies_only(copier):
         assert found[b, 0, elsewhere].max() < 1e-6
 
 
-@pytest.mark.parametrize("beam_size", [pytest.param(1, marks=pytest.mark.nightly), 3])
+@pytest.mark.nightly
+@pytest.mark.parametrize("beam_size", [1, 3])
 def test_decoding_copies(copier, beam_size):
     source, _ = batch()
     outputs = Translator(copier, TranslationOptions(beam_size=beam_size, max_length=7))({"source": source})

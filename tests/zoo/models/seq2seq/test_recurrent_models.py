@@ -55,6 +55,7 @@ def test_a_reversed_encoder_reads_each_row_from_its_end(cell_type):
     np.testing.assert_allclose(numpy(outputs)[:, 0], numpy(states[-1 if cell_type == "gru" else -2]), atol=1e-6)
 
 
+@pytest.mark.nightly
 def test_alignments_are_in_the_order_of_the_source():
     reverse, forward = (create("luong_dot", {**LUONG, "reverse_source": reverse}) for reverse in (True, False))
     source, target = batch()
@@ -214,6 +215,7 @@ def test_dropout_between_the_decoders_layers_is_the_same_at_all_steps():
     assert 15 < np.sum(dropped) < 46
 
 
+@pytest.mark.nightly
 def test_monotonic_windows_follow_the_source():
     # The window counts places of the source as it is given, whatever the encoder's order.
     for reverse in (False, True):
@@ -237,6 +239,7 @@ def test_predicted_windows_are_narrow():
     assert np.all(sums < 1) and np.all(sums > 0.1)
 
 
+@pytest.mark.nightly
 def test_location_scores_do_not_look_at_the_source():
     model = create("luong_location", {**LUONG, "max_length": 5, "start_state": "zero", "input_feeding": False})
     (source, target), (other, _) = batch(0), batch(1)
@@ -244,6 +247,7 @@ def test_location_scores_do_not_look_at_the_source():
     np.testing.assert_array_equal(numpy(model.attention(source, target)), numpy(model.attention(other, target)))
 
 
+@pytest.mark.nightly
 def test_input_feeding_tells_the_decoder_where_it_looked():
     # Queries alone say where to look, here; only by feeding do they know what was found there.
     options = {**LUONG, "start_state": "zero", "score": "location", "max_length": 5}

@@ -7,6 +7,7 @@ from support.formulas import compare, kernel
 from support.layers import references
 from support.models import numpy
 from support.seq2seq_models import batch, create, logits, steps
+from support.tiers import nightly_unless
 
 from zoo.vocabulary import END, PAD, START
 
@@ -210,7 +211,10 @@ OPTIONS = {
 }
 
 
-@pytest.mark.parametrize("name", OPTIONS)
+FAST = ("pre-norm", "post-norm", "learned", "grouped", "rules", "single-head")
+
+
+@pytest.mark.parametrize("name", nightly_unless(FAST.__contains__, OPTIONS))
 def test_transformer(name):
     model, (source, target) = create("transformer_tiny", {**SMALL, **OPTIONS[name]}), batch()
     result, stepwise = logits(model, source, target), steps(model, source, target)
