@@ -14,6 +14,7 @@ from support.layers.cases import CASES, first_of_each_class
 from support.layers.contract import few_on_jax
 from support.layers.matrix import VECTORS, Situation
 from support.layers.matrix_checks import check
+from support.tiers import nightly_unless
 
 from zoo import layers
 from zoo.layers.attention import delta_rule, gated_linear, retention
@@ -88,7 +89,7 @@ KINDS = {
     "gated_linear_attention",
     "delta_rule_attention",
 }
-# The others are computed as one of these is.
+# The others are variants of one of these.
 FAST = KINDS - {
     "multi_head_attention_with_sinks",
     "talking_heads_attention",
@@ -172,13 +173,10 @@ def explore(case, chosen, drawn, count):
     run()
 
 
-def _case(case, *marks):
-    return pytest.param(case, id=case.name, marks=marks)
-
-
 @pytest.mark.parametrize(
     "case",
-    [_case(case, *[pytest.mark.nightly] * (case.name not in FAST)) for case in MATRIX if case.name in KINDS],
+    nightly_unless(lambda case: case.name in FAST, [case for case in MATRIX if case.name in KINDS]),
+    ids=lambda case: case.name,
 )
 def test_contract(case):
     few_on_jax(case.name in ON_JAX)
@@ -196,7 +194,7 @@ def _tier(case):
     return pytest.mark.nightly if case.name in NIGHTLY else pytest.mark.weekly
 
 
-@pytest.mark.parametrize("case", [_case(case, _tier(case)) for case in MATRIX])
+@pytest.mark.parametrize("case", [pytest.param(case, id=case.name, marks=_tier(case)) for case in MATRIX])
 def test_contract_at_length(case):
     drawn = situations(st.tuples(*[st.integers(1, 7)] * 3), ["eager"] * 4 + ["graph", "xla"])
     explore(case, MORE + HEADS if case.name in KINDS else EXAMPLES + MORE + HEADS, drawn, 4)
