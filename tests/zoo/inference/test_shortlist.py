@@ -22,9 +22,6 @@ from zoo.workdir import WorkDir
 
 V = TARGET_TOKENS
 SOURCE = np.array([[5, 7, 11, 4, 2], [9, 2, 0, 0, 0], [3, 3, 2, 0, 0]], "int32")
-# Each way to have logits once: tied or not, with a bias or a map, of each base.
-FAST = [("transformer_tiny", 1), ("transformer_tiny_cosine", 0)]
-FAST += [("transformer_tiny_concat_positions", 0), ("rnn_encdec", 0), ("convs2s_small", 0)]
 ALL = [(name, number) for name in SMALL for number in range(len(SMALL[name])) if name != "pointer_generator"]
 
 

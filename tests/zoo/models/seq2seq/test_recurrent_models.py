@@ -17,7 +17,6 @@ from zoo.vocabulary import PAD
 
 LUONG = SMALL["luong_dot"][0]
 ENCDEC = SMALL["rnn_encdec"][0]
-RNN = SMALL["rnnsearch"][0]
 LENGTHS = (5, 2, 3)  # of the sources of `batch`
 
 tensorflow_only = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="written with TensorFlow")
