@@ -1,17 +1,19 @@
 """Measures speculative decoding: the time of one answer with drafts of several lengths, in turns.
 
-`python -m benchmarks.drafts DIR --text FILE [--draft SMALL] [--texts N] [--lengths 0,2,4,8] [--rounds N]`
+`python -m benchmarks.drafts DIR --text FILE [--draft SMALL] [--texts N] [--lengths 0,2,4,8] [--batch_size N]
+[--rounds N]`
 
 DIR is the work directory of a translator, which translates lines of FILE, or of a language model, which continues
-pieces of FILE. `untrained:NAME` is a language model with random weights, which soon repeats itself. Each text is
-answered alone by greedy search in a TensorFlow graph. Drafts are looked up in the text, or made by the model in the
-work directory SMALL. The answers of each length are compared with those of the first length.
+pieces of FILE. `untrained:NAME` is a language model with random weights, which soon repeats itself. Texts are answered
+by greedy search in a TensorFlow graph, each alone unless there is a `--batch_size`. Drafts are looked up in the text,
+or made by the model in the work directory SMALL. The answers of each length are compared with those of the first
+length.
 """
 
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -31,8 +33,8 @@ class Drafted:
     """The answers with drafts of one length.
 
     Attributes:
-        answer: Function that returns the ids of the answer, [1, L], to the ids of a text, [1, T].
-        seconds: The time of each answer.
+        answer: Function that returns the ids of the answers, [B, L], to the ids of a batch of texts, [B, T].
+        seconds: The time of each batch, in each turn.
         num_equal: The number of answers that equal those of the first length.
         num_tokens: The number of tokens of all answers.
         num_calls: The number of calls of the model for them.
@@ -91,26 +93,34 @@ def answers_of(run: Any, length: int, max_length: int | None) -> Callable[[Any],
     return lambda ids: generator({"prompt": ids})["ids"]
 
 
+def in_batches(rows: Sequence[Sequence[int]], batch_size: int) -> Iterator[np.ndarray]:
+    """Yields batches of rows of ids, int32 [B, T], padded with 0."""
+    for start in range(0, len(rows), batch_size):
+        batch = rows[start : start + batch_size]
+        width = max(map(len, batch))
+        yield np.array([[*row, *[0] * (width - len(row))] for row in batch], np.int32)
+
+
 def measure(
-    run: Any, rows: Sequence[Sequence[int]], lengths: Sequence[int], max_length: int | None, rounds: int
+    run: Any, batches: Iterable[np.ndarray], lengths: Sequence[int], max_length: int | None, rounds: int
 ) -> dict[int, Drafted]:
-    """Returns the answers with drafts of each length."""
+    """Returns the answers to batches of ids [B, T] with drafts of each length."""
     import tensorflow as tf
 
     from export.check.drafts import counted_calls
 
     signature = [tf.TensorSpec([None, None], tf.int32)]
     measured = {length: Drafted(tf.function(answers_of(run, length, max_length), signature)) for length in lengths}
-    num_read = 0 if run.spec.task == "seq2seq" else 1
+    is_continued = run.spec.task != "seq2seq"  # an answer contains the text
     with counted_calls(run.model) as num_calls:
-        for row in rows:
-            ids, answers = tf.constant([row], tf.int32), {}
+        for batch in batches:
+            ids, answers = tf.constant(batch), {}
             for length, drafted in measured.items():
                 before = int(num_calls)
                 answers[length] = drafted.answer(ids).numpy()
                 drafted.num_calls += int(num_calls) - before
-                drafted.num_tokens += np.count_nonzero(answers[length]) - num_read * len(row)
-                drafted.num_equal += np.array_equal(answers[length], answers[lengths[0]])
+                drafted.num_tokens += np.count_nonzero(answers[length]) - is_continued * np.count_nonzero(batch)
+                drafted.num_equal += np.all(answers[length] == answers[lengths[0]], axis=1).sum()
             tasks = {str(length): _timed(drafted.answer, ids) for length, drafted in measured.items()}
             turns = take_turns(tasks, rounds, warm_up=0)
             for length, drafted in measured.items():
@@ -138,7 +148,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_count("texts", 12, "texts")
     parser.add_count("prompt_size", 60, "characters of a text to continue, or tokens for untrained weights")
     parser.add_count("max_length", None, "tokens of an answer (those of the model)")
-    parser.add_count("rounds", 3, "turns for each text")
+    parser.add_count("batch_size", 1, "texts that are answered together")
+    parser.add_count("rounds", 3, "turns for each batch")
     parser.add_argument("--lengths", default="0,2,4,8", help="lengths of drafts; the first is the reference")
     options = parser.parse_args(arguments)
     if options.workdir.startswith(UNTRAINED):
@@ -156,7 +167,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not rows:
         parser.error(f"{options.text} has no text, or less than --prompt_size characters")
     lengths = [int(length) for length in options.lengths.split(",")]
-    measured = measure(run, rows, lengths, options.max_length, options.rounds)
+    measured = measure(run, in_batches(rows, options.batch_size), lengths, options.max_length, options.rounds)
     reference = sum(measured[lengths[0]].seconds)
     cells = [
         (

@@ -36,14 +36,18 @@ def take(values: Any, indices: Any, axis: int = 0) -> Any:
     return ops.take(values, indices, axis=axis)
 
 
-def take_per_row(values: Any, indices: Any) -> Any:
-    """Returns `values[b, indices[b, k]]`, [B, K, ...] from values [B, M, ...] and indices [B, K].
+def take_per_row(values: Any, indices: Any, axis: int = 1) -> Any:
+    """Returns `values[b, indices[b, k]]`, [B, K, ...] from values [B, M, ...] and indices [B, K]; or of another axis.
 
     Keras' `take_along_axis` transposes its tensors three times, which took 5 % of the time of beam search. TensorFlow
     has a single operation.
     """
     if keras.backend.backend() == "tensorflow":
-        return importlib.import_module("tensorflow").gather(values, indices, batch_dims=1)
+        return importlib.import_module("tensorflow").gather(values, indices, axis=axis, batch_dims=1)
+    if axis % len(values.shape) != 1:
+        shape = [1] * len(values.shape)
+        shape[0], shape[axis] = ops.shape(indices)
+        return ops.take_along_axis(values, ops.reshape(indices, shape), axis=axis)
     batch, size, *sizes = ops.shape(values)
     flat_indices = ops.arange(batch, dtype="int32")[:, None] * size + indices
     return ops.take(ops.reshape(values, (batch * size, *sizes)), flat_indices, axis=0)

@@ -140,23 +140,30 @@ def check_steps(model, source, target, expected, real, **tolerance) -> None:
     assert np.all(np.isfinite(found))
     close(found[real], expected[real], **tolerance)
     if model.can_rewind and np.all(real[0]):
-        memory = model.encode(source[:1])
+        memory = model.encode(np.repeat(source[:1], 3, axis=0))
         check_rewinding(
             lambda tokens, state: model.decode_steps(tokens, state, memory),
             model,
             model.initial_state(memory),
-            target[:1],
-            expected[:1],
+            target[0],
+            expected[0],
         )
 
 
 def check_rewinding(steps, model, state, tokens, expected) -> None:
-    """Checks that several tokens at once, after some that were taken back, give what all of them give."""
-    tokens = ops.convert_to_tensor(tokens)
-    logits, state = steps(tokens[:, :4], state)
-    close(numpy(logits), expected[:, :4])
-    logits, state = steps(tokens[:, 2:], model.rewind(state, 2))
-    close(numpy(logits), expected[:, 2:])
+    """Checks that a text in three rows, of each of which other tokens are taken back, continues as the whole text."""
+
+    def check(state, places):
+        logits, state = steps(ops.convert_to_tensor(tokens[places]), state)
+        close(numpy(logits), expected[places])
+        return state
+
+    state = check(state, np.tile(np.arange(4), (3, 1)))
+    counts = np.array([0, 3, 2] if model.rewinds_by_row else [2, 2, 2], "int32")
+    places = 4 - counts[:, None] + np.arange(len(tokens) - 4)
+    for columns in (places[:, :-1], places[:, -1:]):
+        state = check(model.rewind(state, ops.convert_to_tensor(counts)), columns)
+        counts = np.zeros_like(counts)
 
 
 # Models of texts
@@ -232,7 +239,7 @@ def check_language_model(case: Case) -> None:
     last, _ = model.prefill(ops.convert_to_tensor(tokens[:1, 5:]), state)
     close(numpy(last), expected[:1, 6])
     if model.can_rewind:
-        check_rewinding(model.decode_steps, model, model.initial_state(1), tokens[:1], expected[:1])
+        check_rewinding(model.decode_steps, model, model.initial_state(3), tokens[0], expected[0])
 
 
 def text_steps(model, tokens, state):

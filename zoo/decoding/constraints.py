@@ -6,7 +6,7 @@ from typing import Any
 
 from keras import ops
 
-from zoo.row_selection import take
+from zoo.row_selection import take, take_per_row
 
 LOWEST = -1e30  # logit of a token that must not be chosen
 
@@ -81,8 +81,13 @@ class Constraints:
         return rows
 
     def prompt_tokens(self, rows: dict[str, Any], index: Any) -> tuple[Any, Any]:
-        """Returns the prompts' tokens at `index`, [B], and which rows (of `by_row`) have one, boolean [B]."""
-        return take(rows["prompt"], index, axis=1), self.in_prompt(rows, index)
+        """Returns the prompts' tokens at `index`, [B], and which rows (of `by_row`) have one, boolean [B].
+
+        If `index` is [B, T], so are the results.
+        """
+        if isinstance(index, int) or len(index.shape) < 2:
+            return take(rows["prompt"], index, axis=1), self.in_prompt(rows, index)
+        return take_per_row(rows["prompt"], ops.minimum(index, self.room - 1)), self.in_prompt(rows, index)
 
     def in_prompt(self, rows: dict[str, Any], index: Any) -> Any:
         """Returns which rows (of `by_row`) have a token of the prompt at `index`, boolean [B]."""

@@ -18,15 +18,15 @@ MAX_NGRAM = 3
 """The sizes of the n-grams that `look_up` compares."""
 
 
-def look_up(history: Any, length: Any, num_tokens: int) -> tuple[Any, Any]:
+def look_up(history: Any, lengths: Any, num_tokens: int) -> tuple[Any, Any]:
     """Returns the tokens that followed the latest earlier occurrence of the last tokens of each row.
 
     The last tokens are the longest n-gram at the end that occurs earlier, of `MIN_NGRAM` to `MAX_NGRAM` tokens. If
     fewer than `num_tokens` tokens follow it, they are repeated.
 
     Args:
-        history: Tokens [B, H], of which the first `length` are valid.
-        length: Number of tokens, at least 1, an int32 scalar.
+        history: Tokens [B, H], of which the first `lengths` are valid.
+        lengths: Number of tokens of each row, at least 1, int32 [B].
         num_tokens: Number of tokens to return, K.
 
     Returns:
@@ -35,22 +35,22 @@ def look_up(history: Any, length: Any, num_tokens: int) -> tuple[Any, Any]:
     Reference:
         Saxena 2023, "Prompt Lookup Decoding", https://github.com/apoorvumang/prompt-lookup-decoding
     """
-    size = ops.shape(history)[1]
+    size, lengths = ops.shape(history)[1], lengths[:, None]
     places = ops.arange(size, dtype="int32")
-    matches, matched = [], ops.less(places, length - 1)[None]
+    matches, matched = [], places < lengths - 1
     for offset in range(MAX_NGRAM):
-        last = take(history, ops.maximum(length - 1 - offset, 0), axis=1)[:, None]
+        last = take_per_row(history, ops.maximum(lengths - 1 - offset, 0))
         before = ops.pad(history, ((0, 0), (offset, 0)))[:, :size]  # the token `offset` places before each
-        equal = ops.logical_and(ops.equal(before, last), ops.logical_and(places >= offset, length > offset))
+        equal = ops.logical_and(ops.equal(before, last), ops.logical_and(places >= offset, lengths > offset))
         matched = ops.logical_and(matched, equal)
         matches.append(ops.cast(matched, "int32"))
     sizes = sum(matches[1:], matches[0])
     best = ops.max(ops.where(sizes >= MIN_NGRAM, sizes * size + places, -1), axis=1)
     occurs = best >= 0
     place = ops.where(occurs, best % ops.maximum(size, 1), 0)[:, None]
-    period = ops.maximum(length - 1 - place, 1)
+    period = ops.maximum(lengths - 1 - place, 1)
     following = place + 1 + ops.arange(num_tokens, dtype="int32") % period
-    return ops.take_along_axis(history, ops.minimum(following, size - 1), axis=1), occurs
+    return take_per_row(history, ops.minimum(following, size - 1)), occurs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,16 +77,16 @@ class DraftModel:
 class Drafts:
     """How a search drafts several tokens and confirms them by one call of the model.
 
-    All rows advance together, so drafts help with few rows.
-
     Args:
         steps: Function that returns logits after each token, [R, T, V], and the new state, from tokens [R, T], the
             state and the memory.
-        rewind: Function that returns the state without the last tokens, from a state and their number, an int32
-            scalar.
+        rewind: Function that returns the state without the last tokens of each row, from a state and their numbers,
+            int32 [R]. Of a row with fewer tokens, none is left.
         length: Number of tokens to draft, at least 1.
         context: Tokens in which drafts are looked up besides the prompt and the output, int32 [B, C], such as sources.
         model: The `DraftModel` that drafts them instead; `None` to look them up.
+        by_row: Whether each row advances by the tokens confirmed for it, so that their numbers in `rewind` differ.
+            Otherwise all rows advance by the smallest number confirmed for an unfinished row.
 
     Reference:
         Stern et al. 2018, section 3, https://arxiv.org/abs/1811.03115;
@@ -98,14 +98,14 @@ class Drafts:
     length: int
     context: Any
     model: DraftModel | None = None
+    by_row: bool = False
 
 
 class SpeculativeSearch(SingleSequenceSearch):
     """Chooses one token per sentence at every step, or several of them where a draft is confirmed.
 
-    The tokens of prompts are drafts, too. All sentences advance by the same number of tokens, the smallest number
-    confirmed for an unfinished sentence. Random choices depend only on the row and the position (see `sample`), so that
-    drafts do not change them, and a draft model that makes the same choices from similar probabilities is often
+    The tokens of prompts are drafts, too. Random choices depend only on the row and the position (see `sample`), so
+    that drafts do not change them, and a draft model that makes the same choices from similar probabilities is often
     confirmed.
 
     Args:
@@ -120,41 +120,52 @@ class SpeculativeSearch(SingleSequenceSearch):
         self.drafts = drafts
 
     def initial_rows(self, batch: Any) -> Rows:
-        return {**super().initial_rows(batch), "context": self.drafts.context}
+        length = ops.broadcast_to(ops.cast(self.constraints.num_begun, "int32"), (batch,))
+        return {**super().initial_rows(batch), "context": self.drafts.context, "length": length}
 
     def run(self, state: Any, memory: Any) -> Rows:
         """See `Search`; with a draft model, states and memories of both models are kept side by side."""
-        model = self.drafts.model
+        model, nothing = self.drafts.model, ops.zeros_like(self.constraints.max_lengths)
+        state = self.drafts.rewind(state, nothing)  # from now on, rows may have different lengths
         if model is None:
             return super().run(state, memory)
-        state = {"model": state, "draft": model.state, "num_read": ops.cast(not model.reads_start, "int32")}
+        num_unread = ops.cast(self.constraints.num_begun + int(model.reads_start), "int32")
+        state = {"model": state, "draft": model.rewind(model.state, nothing), "num_unread": num_unread}
         return super().run(state, {"model": memory, "draft": model.memory})
 
-    def _look_up(self, index: Any, rows: Rows) -> Any:
-        """Returns drafted tokens, int32 [B, k]: prompts and what `look_up` finds; k is 0 if a row has no draft."""
+    def _look_up(self, rows: Rows) -> Any:
+        """Returns drafted tokens, int32 [B, k]: prompts and what `look_up` finds.
+
+        k is 0 if no unfinished row has a draft or, when all rows advance together, if one of them has none.
+        """
         history = ops.concatenate([rows["context"], rows["ids"]], axis=1)
-        tokens, is_drafted = look_up(history, ops.shape(rows["context"])[1] + index, self.drafts.length)
-        is_drafted = ops.logical_or(is_drafted, rows["finished"])
+        tokens, is_drafted = look_up(history, ops.shape(rows["context"])[1] + rows["length"], self.drafts.length)
         if self.constraints.prompt is not None:
-            positions = ops.minimum(index + ops.arange(self.drafts.length, dtype="int32"), self.constraints.room - 1)
+            positions = rows["length"][:, None] + ops.arange(self.drafts.length, dtype="int32")
             prompt, in_prompt = self.constraints.prompt_tokens(_with_positions(rows), positions)
             tokens = ops.where(in_prompt, prompt, tokens)
             is_drafted = ops.logical_or(is_drafted, in_prompt[:, 0])
-        return tokens[:, : ops.where(ops.all(is_drafted), self._longest_draft(index), 0)]
+        if self.drafts.by_row:
+            drafts = ops.any(ops.logical_and(is_drafted, ops.logical_not(rows["finished"])))
+        else:
+            drafts = ops.all(ops.logical_or(is_drafted, rows["finished"]))
+        return tokens[:, : ops.where(drafts, self._longest_draft(rows), 0)]
 
-    def _longest_draft(self, index: Any) -> Any:
-        """Returns the number of tokens that may be drafted: one less than there is room for after `index` tokens."""
-        return ops.minimum(self.drafts.length, self.constraints.room - index - 1)
+    def _longest_draft(self, rows: Rows) -> Any:
+        """Returns the number of tokens that may be drafted: one less than the space of the shortest unfinished row."""
+        shortest = ops.min(ops.where(rows["finished"], self.constraints.room, rows["length"]))
+        return ops.clip(self.constraints.room - shortest - 1, 0, self.drafts.length)
 
-    def _predict(self, model: DraftModel, index: Any, rows: Rows, state: Any, memory: Any) -> tuple[Any, Any]:
-        """Returns tokens drafted by a model, int32 [B, k], and its state and number of tokens read.
+    def _predict(self, model: DraftModel, rows: Rows, state: Any, memory: Any) -> tuple[Any, Any, Any]:
+        """Returns tokens drafted by a model, int32 [B, k], its state, and the number of tokens that it drafted.
 
-        It first reads the tokens chosen since its last draft. k is smaller than the longest draft if all rows end.
+        It first reads the tokens that it has not read yet. k is smaller than the longest draft if all rows end, or if
+        there is no space.
         """
-        longest = self._longest_draft(index)
+        longest = self._longest_draft(rows)
 
         def choose(logits: Any, count: Any) -> tuple[Any, Any]:
-            chosen, _, ends = self._choose(logits[:, None], rows, ops.reshape(index + count, (1,)))
+            chosen, _, ends = self._choose(logits[:, None], rows, rows["length"][:, None] + count)
             return chosen, ends[:, 0]
 
         def extend(loop: Rows) -> Rows:
@@ -170,9 +181,9 @@ class SpeculativeSearch(SingleSequenceSearch):
             }
 
         places = ops.arange(self.drafts.length, dtype="int32")
-        start = ops.full_like(rows["ids"][:, :1], self.special.start)
-        unread = ops.concatenate([start, rows["ids"]], axis=1)[:, state["num_read"] : index + 1]
-        logits, draft_state = model.read(unread, state["draft"], memory)
+        history = ops.pad(rows["ids"], ((0, 0), (1, 0)), constant_values=self.special.start)
+        unread = rows["length"][:, None] + ops.arange(1 - state["num_unread"], 1, dtype="int32")
+        logits, draft_state = model.read(take_per_row(history, ops.maximum(unread, 0)), state["draft"], memory)
         chosen, ends = choose(logits, 0)
         loop = {
             "count": ops.ones((), dtype="int32"),
@@ -187,56 +198,69 @@ class SpeculativeSearch(SingleSequenceSearch):
             resizes=True,
         )
         tokens = loop["tokens"][:, : ops.minimum(loop["count"], longest)]
-        return tokens, {"draft": loop["state"], "num_read": index + loop["count"]}
+        return tokens, loop["state"], loop["count"]
 
     def _body(self, loop: Rows, memory: Any) -> Rows:
-        index, rows, state, model = loop["index"], loop["rows"], loop["state"], self.drafts.model
+        rows, state, model = loop["rows"], loop["state"], self.drafts.model
         if model is None:
-            drafted = self._look_up(index, rows)
-            count, changes, state = self._confirm(drafted, index, rows, state, memory)
-        else:
-            drafted, read = self._predict(model, index, rows, state, memory["draft"])
-            count, changes, state = self._confirm(drafted, index, rows, state["model"], memory["model"])
-            num_read = ops.minimum(read["num_read"], index + count)
-            draft_state = model.rewind(read["draft"], read["num_read"] - num_read)
-            state = {"model": state, "draft": draft_state, "num_read": num_read}
-        return {"index": index + count, "rows": {**rows, **changes}, "state": state}
+            _, changes, state = self._confirm(self._look_up(rows), rows, state, memory)
+            return {"index": loop["index"], "rows": {**rows, **changes}, "state": state}
+        drafted, draft_state, num_drafted = self._predict(model, rows, state, memory["draft"])
+        counts, changes, model_state = self._confirm(drafted, rows, state["model"], memory["model"])
+        is_finished = changes["finished"]
+        # A row whose whole draft was confirmed has two unread tokens, the last one of the draft and the one after it.
+        is_longer = ops.logical_and(counts > num_drafted, ops.logical_not(is_finished))
+        num_unread = 1 + ops.max(ops.cast(is_longer, "int32"), initial=0)
+        drops = num_drafted - 1 - counts + num_unread
+        state = {
+            "model": model_state,
+            "draft": model.rewind(draft_state, self._drops(drops, is_finished)),
+            "num_unread": num_unread,
+        }
+        return {"index": loop["index"], "rows": {**rows, **changes}, "state": state}
 
-    def _confirm(self, drafted: Any, index: Any, rows: Rows, state: Any, memory: Any) -> tuple[Any, Rows, Any]:
-        """Returns the number of tokens by which all rows advance, the changed variables of rows, and the state."""
+    def _drops(self, drops: Any, is_finished: Any) -> Any:
+        """Returns how many tokens `rewind` drops of each row: all of a finished one, so that it does not matter."""
+        return ops.where(is_finished, self.constraints.room + 1 + self.drafts.length, drops)
+
+    def _confirm(self, drafted: Any, rows: Rows, state: Any, memory: Any) -> tuple[Any, Rows, Any]:
+        """Returns the numbers of tokens by which rows advance [B], the changed variables of rows, and the state."""
         tokens = ops.concatenate([rows["last"][:, None], drafted], axis=1)
         logits, state = self.step(tokens, state, memory)
         columns = ops.arange(ops.shape(tokens)[1], dtype="int32")
-        chosen, log_probs, ends = self._choose(logits, rows, index + columns)
+        chosen, log_probs, ends = self._choose(logits, rows, rows["length"][:, None] + columns)
 
         differs = ops.cast(ops.not_equal(chosen[:, :-1], drafted), "int32")
         is_confirmed = ops.equal(ops.cumsum(ops.pad(differs, ((0, 0), (1, 0))), axis=1), 0)
         ends = ops.cast(ops.logical_and(ends, is_confirmed), "int32")
         has_ended = ops.logical_or(ops.cumsum(ends, axis=1) > ends, rows["finished"][:, None])
-        # After its end, a row accepts all tokens.
-        is_accepted = ops.logical_or(is_confirmed, has_ended)
-        count = ops.min(ops.sum(ops.cast(is_accepted, "int32"), axis=1))
+        if not self.drafts.by_row:  # After its end, a row accepts all tokens.
+            accepted = ops.cast(ops.logical_or(is_confirmed, has_ended), "int32")
+            is_confirmed = ops.logical_and(is_confirmed, columns < ops.min(ops.sum(accepted, axis=1)))
 
-        written = ops.where(has_ended, self.special.pad, chosen)
-        counted = ops.logical_and(columns < count, ops.logical_not(has_ended))
-        source = self.columns - index
-        is_new = ops.logical_and(source >= 0, source < count)
-        spread = take(written, ops.clip(source, 0, ops.shape(tokens)[1] - 1), axis=1)
+        is_new = ops.logical_and(is_confirmed, ops.logical_not(has_ended))
+        counts = ops.sum(ops.cast(is_new, "int32"), axis=1)
+        source = self.columns - rows["length"][:, None]
+        spread = take_per_row(chosen, ops.clip(source, 0, ops.shape(tokens)[1] - 1))
+        is_written = ops.logical_and(source >= 0, source < counts[:, None])
+        finished = ops.logical_or(rows["finished"], ops.any(ops.logical_and(ends > 0, is_new), axis=1))
         changes = {
-            "ids": ops.where(is_new, spread, rows["ids"]),
-            "last": take(written, count - 1, axis=1),
-            "log_prob": rows["log_prob"] + ops.sum(ops.where(counted, log_probs, 0.0), axis=1),
-            "finished": ops.logical_or(rows["finished"], ops.any(ops.logical_and(ends > 0, columns < count), axis=1)),
+            "ids": ops.where(is_written, spread, rows["ids"]),
+            "last": take_per_row(chosen, ops.maximum(counts - 1, 0)[:, None])[:, 0],
+            "log_prob": rows["log_prob"] + ops.sum(ops.where(is_new, log_probs, 0.0), axis=1),
+            "finished": finished,
+            "length": rows["length"] + counts,
         }
-        return count, changes, self.drafts.rewind(state, ops.shape(tokens)[1] - count)
+        drops = self._drops(ops.shape(tokens)[1] - counts, finished)
+        return counts, changes, self.drafts.rewind(state, drops)
 
     def _choose(self, logits: Any, rows: Rows, positions: Any) -> tuple[Any, Any, Any]:
-        """Returns tokens chosen from logits [B, T, V] at positions [T], their log probabilities, and which are ends.
+        """Returns tokens chosen from logits [B, T, V] at positions [B, T], their log probabilities, which are ends.
 
         All are [B, T]. Tokens that a constraint requires have the log probability 0.
         """
         batch, num_tokens, size = ops.shape(logits)
-        logits = self.constraints.without_early_end(logits, positions[:, None])
+        logits = self.constraints.without_early_end(logits, positions[:, :, None])
         logits = ban_special(ops.reshape(logits, (-1, size)), self.special)
         largest, chosen = argmax(logits)
         log_probs = -ops.log(ops.sum(ops.exp(logits - largest), axis=-1))  # of the most probable tokens

@@ -44,6 +44,11 @@ def check_draft(draft: Any, model: Any) -> None:
             )
 
 
+def rewind_by_row(model: Any, draft: Any) -> bool:
+    """Returns whether rows may advance by different numbers of drafted tokens; `draft` is a model or `None`."""
+    return model.rewinds_by_row and (draft is None or draft.rewinds_by_row)
+
+
 class Decoder(Wrapper):
     """Base of `Translator` and `Generator`; a subclass sets `options_class` and overrides `search`.
 

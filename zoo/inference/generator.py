@@ -8,7 +8,7 @@ from keras import ops
 from zoo import decoding
 from zoo.decoding_options import GenerationOptions
 from zoo.errors import InputError
-from zoo.inference.decoders import TOKENS, Decoder, Wrapper, shifted
+from zoo.inference.decoders import TOKENS, Decoder, Wrapper, rewind_by_row, shifted
 from zoo.vocabulary import PAD, START
 
 
@@ -61,6 +61,7 @@ def drafts(model: Any, batch: Any, length: int, draft: Any = None) -> decoding.D
         length,
         context=ops.zeros((batch, 0), dtype="int32"),
         model=draft_model,
+        by_row=rewind_by_row(model, draft),
     )
 
 

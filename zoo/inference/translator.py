@@ -8,7 +8,7 @@ from keras import ops
 from zoo import decoding
 from zoo.decoding_options import TranslationOptions
 from zoo.errors import InputError
-from zoo.inference.decoders import TOKENS, Decoder, Wrapper, shifted
+from zoo.inference.decoders import TOKENS, Decoder, Wrapper, rewind_by_row, shifted
 from zoo.inference.shortlist import Shortlist, check_readout
 from zoo.row_selection import take
 from zoo.vocabulary import PAD
@@ -147,7 +147,14 @@ class Translator(Decoder):
             return None
         context = source if self.model.shares_vocabulary else source[:, :0]
         model = None if self.draft is None else _draft_model(self.draft, source)
-        return decoding.Drafts(self.model.decode_steps, self.model.rewind, self.options.draft_length, context, model)
+        return decoding.Drafts(
+            self.model.decode_steps,
+            self.model.rewind,
+            self.options.draft_length,
+            context,
+            model,
+            rewind_by_row(self.model, self.draft),
+        )
 
     def search(self, inputs: dict[str, Any]) -> dict[str, Any]:
         if self.shortlist is None:

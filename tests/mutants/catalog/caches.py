@@ -7,6 +7,8 @@ ROLLING = ("tests/zoo/layers/attention/test_rolling_cache.py",)
 BLOCKS = ("tests/zoo/layers/blocks/test_transformer_blocks.py::test_a_cache_gives_what_the_full_pass_gives",)
 CROSS = ("tests/zoo/layers/blocks/test_transformer_blocks.py::test_cross_attention_learns_the_position",)
 CONVOLUTION = ("tests/zoo/layers/blocks/test_gated_convolution.py::test_prefill_and_steps_equal_the_full_pass",)
+MODELS = ("tests/zoo/models/test_every_model.py::test_named_model[transformer_small]",)
+ROWS = ("tests/zoo/models/language_models/test_language_models.py::test_rows_of_different_lengths_share_caches",)
 RULES = ("tests/zoo/layers/visibility/test_rules.py",)
 POSITIONS = ("tests/zoo/layers/positions/test_base.py::test_in_attention",)
 LOOP = ("tests/zoo/layers/recurrent/test_attention_rnn.py::test_attention_learns_the_number_of_the_step",)
@@ -14,6 +16,27 @@ STATES = ("tests/zoo/layers/attention/test_cuts.py",)
 SUMS = ("tests/zoo/layers/core/test_steps.py",)
 
 MUTANTS: list[Mutant] = [
+    Mutant(
+        "shorter rows of a cache attend to places where they have nothing",
+        "zoo/layers/attention/base.py",
+        'masks.conjunction(arguments["value_mask"], filled)',
+        'arguments["value_mask"]',
+        MODELS,
+    ),
+    Mutant(
+        "shorter rows of a cache have the positions of the longest one",
+        "zoo/layers/attention/base.py",
+        "position if row_lengths is None else row_lengths",
+        "position",
+        ROWS,
+    ),
+    Mutant(
+        "taking back tokens does not move a row to the end of its cache",
+        "zoo/models/shared/transformer_layers.py",
+        "(length - longest - dropped)[:, None]",
+        "(length - longest - ops.min(dropped) + 0 * dropped)[:, None]",
+        MODELS,
+    ),
     Mutant(
         "a cache counts one position for each call",
         "zoo/layers/attention/cache.py",
@@ -38,7 +61,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "the keys of each step are at the positions of the first ones",
         "zoo/layers/attention/base.py",
-        "self.project_memory(value, key, self._input_start(position))",
+        "self.project_memory(value, key, input_start)",
         "self.project_memory(value, key)",
         POSITIONS,
     ),

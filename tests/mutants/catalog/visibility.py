@@ -6,6 +6,13 @@ RULES = ("tests/zoo/layers/visibility/test_rules.py",)
 
 MUTANTS: list[Mutant] = [
     Mutant(
+        "of two rules, one may depend on absolute positions",
+        "zoo/layers/visibility/base.py",
+        "self.first.is_relative and self.second.is_relative",
+        "self.first.is_relative or self.second.is_relative",
+        ("tests/zoo/models/shared/test_visibility_options.py::test_which_rows_rewind_by_different_counts",),
+    ),
+    Mutant(
         "a rule whose methods have their former names allows nothing",
         "zoo/layers/visibility/base.py",
         "setattr(cls, name, method)",

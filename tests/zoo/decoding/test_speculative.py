@@ -17,24 +17,30 @@ pytestmark = pytest.mark.skipif(not decoding.can_resize(), reason="tensors keep 
 
 
 class Bigrams:
-    """Logits that depend on the row, the last two tokens and whether the position is even; it counts its calls."""
+    """Logits that depend on the row, the last two tokens and whether the position is even; it counts its calls.
 
-    def __init__(self, seed, batch, vocabulary):
+    Rows have different lengths only with `by_row`.
+    """
+
+    def __init__(self, seed, batch, vocabulary, by_row=True):
         logits = np.random.default_rng(seed).normal(scale=2.0, size=(batch, 2, vocabulary, vocabulary, vocabulary))
         logits[..., [TOKENS.pad, TOKENS.start]] += 3.0  # tempting, and forbidden
         logits[..., TOKENS.end] -= 2.0
-        self.vocabulary, self.calls = vocabulary, 0
+        self.vocabulary, self.by_row, self.calls = vocabulary, by_row, 0
         self.logits = ops.convert_to_tensor(logits.reshape(-1, vocabulary).astype("float32"))
         self.state = {"tokens": ops.zeros((batch, 0), "int32"), "row": ops.arange(batch, dtype="int32")}
+        self.state["length"] = ops.zeros((batch,), "int32")
 
     def steps(self, tokens, state, memory):
         self.calls += 1
-        size, added = state["tokens"].shape[1], tokens.shape[1]
+        added, length = tokens.shape[1], state["length"]
         tokens_so_far = ops.concatenate([state["tokens"], tokens], axis=1)
-        before = ops.pad(tokens_so_far, ((0, 0), (1, 0)))[:, size : size + added]
-        is_odd = (size + ops.arange(added, dtype="int32")) % 2
-        index = ((state["row"][:, None] * 2 + is_odd) * self.vocabulary + before) * self.vocabulary + tokens
-        return ops.take(self.logits, index, axis=0), {**state, "tokens": tokens_so_far}
+        before = ops.pad(tokens_so_far, ((0, 0), (1, 0)))[:, -added - 1 : -1]
+        places = length[:, None] + ops.arange(added, dtype="int32")
+        before = ops.where(places > 0, before, 0)
+        index = ((state["row"][:, None] * 2 + places % 2) * self.vocabulary + before) * self.vocabulary + tokens
+        state = {**state, "tokens": tokens_so_far, "length": length + added}
+        return ops.take(self.logits, index, axis=0), state
 
     def step(self, last, state, memory):
         logits, state = self.steps(last[:, None], state, memory)
@@ -45,8 +51,16 @@ class Bigrams:
         logits, state = self.steps(tokens, state, memory)
         return logits[:, -1], state
 
-    def rewind(self, state, count):
-        return {**state, "tokens": state["tokens"][:, : state["tokens"].shape[1] - int(count)]}
+    def rewind(self, state, counts):
+        """Moves the tokens of each row to the end of the longest one."""
+        tokens, counts = ops.convert_to_numpy(state["tokens"]), ops.convert_to_numpy(counts)
+        lengths = np.maximum(ops.convert_to_numpy(state["length"]) - counts, 0)
+        assert self.by_row or len(set(lengths[lengths > 0])) <= 1  # others are finished
+        rows = np.zeros((len(lengths), lengths.max(initial=0)), "int32")
+        for row, known, count, length in zip(rows, tokens, counts, lengths, strict=True):
+            row[len(row) - length :] = known[len(known) - count - length : len(known) - count] if length else []
+        state = {**state, "tokens": ops.convert_to_tensor(rows, "int32")}
+        return {**state, "length": ops.convert_to_tensor(lengths, "int32")}
 
 
 @st.composite
@@ -65,7 +79,8 @@ def searches(draw):
     context = draw(st.lists(st.integers(2, 5), max_size=8))
     # The draft model agrees always, sometimes or hardly ever.
     changed = draw(st.sampled_from([None, 0.0, 1.0, 9.0]))
-    return seed, room, limits, options, length, context, changed, draw(st.booleans()), draw(st.booleans())
+    choices = [draw(st.booleans()) for _ in ("draws", "has_other_ends", "by_row")]
+    return seed, room, limits, options, length, context, changed, *choices
 
 
 def explored(count):
@@ -74,10 +89,10 @@ def explored(count):
 
 
 @explored(2)
-@example((3, 24, [24], {}, 4, [], None, False, False))
-@example((3, 24, [24, 24], {}, 3, [], None, False, False))  # two rows whose drafts are confirmed to different lengths
-@example((3, 24, [24, 20], {}, 3, [], 1.0, False, False))
-@example((3, 24, [24], {"prompts": [(3, 4, 2)], "num_begun": 1}, 3, [], 0.0, True, False))
+@example((3, 24, [24], {}, 4, [], None, False, False, True))
+@example((3, 24, [24, 24], {}, 3, [], None, False, False, False))  # drafts are confirmed to different lengths
+@example((3, 24, [24, 20], {}, 3, [], 1.0, False, False, True))
+@example((3, 24, [24, 9], {"prompts": [(3, 4, 2), (4,)], "num_begun": 1}, 3, [], 0.0, True, False, True))
 def test_answers_are_those_without_drafts(case):
     check_search(case)
 
@@ -90,13 +105,14 @@ def test_answers_are_those_without_drafts_at_length(case):
 
 def check_search(case):
     """Checks a search with drafts against one without."""
-    seed, room, limits, options, length, context, changed, draws, has_other_ends = case
+    seed, room, limits, options, length, context, changed, draws, has_other_ends, by_row = case
     limited = constraints(limits, room, **options)
     if has_other_ends:
         limited = dataclasses.replace(limited, special=dataclasses.replace(TOKENS, other_ends=(4,)))
-    batch, model = len(limits), Bigrams(seed, len(limits), 6)
+    batch, model = len(limits), Bigrams(seed, len(limits), 6, by_row)
     rows = ops.arange(batch, dtype="int32")
-    drafts = Drafts(model.steps, model.rewind, length, ops.tile(ops.convert_to_tensor([context], "int32"), (batch, 1)))
+    contexts = ops.tile(ops.convert_to_tensor([context], "int32"), (batch, 1))
+    drafts = Drafts(model.steps, model.rewind, length, contexts, by_row=by_row)
     if changed is not None:
         drafts = dataclasses.replace(drafts, model=drafting(model, seed, changed, limited))
 
@@ -118,7 +134,7 @@ def check_search(case):
 
 def drafting(model, seed, changed, limited):
     """Returns a draft model with the logits of a model of the same rows, to which noise is added."""
-    draft = Bigrams(seed, model.state["row"].shape[0], model.vocabulary)
+    draft = Bigrams(seed, model.state["row"].shape[0], model.vocabulary, model.by_row)
     noise = np.random.default_rng(seed + 1).normal(size=draft.logits.shape).astype("float32")
     draft.logits = draft.logits + changed * noise
     return DraftModel(draft.read, draft.rewind, draft.state, {}, reads_start=not limited.num_begun)
@@ -147,14 +163,23 @@ def test_a_draft_model_saves_the_calls_for_what_it_gets_right(length, changed):
     assert model.calls == calls and right > 3
 
 
-def test_text_that_repeats_itself_needs_fewer_calls():
-    model = Bigrams(3, 1, 6)
-    limited = constraints([24])
-    greedy_search(model.step, model.state, limited, resizes=True)
-    calls, model.calls = model.calls, 0
-    drafts = Drafts(model.steps, model.rewind, 4, ops.zeros((1, 0), "int32"))
-    greedy_search(model.step, model.state, limited, resizes=True, drafts=drafts)
-    assert 2 * model.calls <= calls
+def test_rows_with_drafts_need_no_more_calls_than_the_slowest_one_alone():
+    """Where they advance by row; and fewer than without drafts, in text that repeats itself."""
+    model = Bigrams(2, 3, 6)
+
+    def calls(rows, **options):
+        """Returns the number of calls of the model for these rows in one batch."""
+        model.calls, state = 0, {name: tensor[rows] for name, tensor in model.state.items()}
+        if options:
+            context = ops.zeros((state["row"].shape[0], 0), "int32")
+            options = {"drafts": Drafts(model.steps, model.rewind, 4, context, **options)}
+        greedy_search(model.step, state, constraints([24] * state["row"].shape[0]), resizes=True, **options)
+        return model.calls
+
+    alone = [calls(slice(row, row + 1), by_row=True) for row in range(3)]
+    together = calls(slice(None), by_row=True)
+    assert len(set(alone)) > 1 and together <= max(alone) < calls(slice(None), by_row=False)
+    assert 2 * together <= calls(slice(None))
 
 
 @pytest.mark.parametrize(
@@ -172,7 +197,7 @@ def test_text_that_repeats_itself_needs_fewer_calls():
     ],
 )
 def test_drafts_are_what_followed_the_same_tokens_before(tokens, length, expected):
-    drafted, found = look_up(ops.convert_to_tensor([tokens], "int32"), ops.convert_to_tensor(length, "int32"), 3)
+    drafted, found = look_up(ops.convert_to_tensor([tokens], "int32"), ops.convert_to_tensor([length], "int32"), 3)
     assert bool(found[0]) == (expected is not None)
     if expected is not None:
         assert ops.convert_to_numpy(drafted)[0].tolist() == expected

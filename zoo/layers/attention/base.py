@@ -304,6 +304,7 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         options = {name: arguments.pop(name) for name in ("attention_bias", "return_attention_scores", "training")}
         position, is_rolling, queries = caches.next_position(cache), caches.is_rolling(cache), length_of(query)
         added = length_of(value) if memory is None else length_of(memory["value"], -2)
+        row_lengths, filled = cache.get("lengths"), cache.get("filled")
         # A single query at the end of the keys attends to all of them: it requires no causal mask.
         causal = not (caches.is_growing(cache) and query.shape[1] == 1 and start_index is None)
         if start_index is None:
@@ -314,14 +315,14 @@ class BaseAttention(ReturnsMore, AttentionDescription):
             mask = masks.combined_value_mask(arguments["value_mask"], arguments["key_mask"], capacity)
             if not is_rolling:  # only the mask of the new positions
                 mask = masks.slice_mask(mask, value_of(position), value_of(added))
-        projected = None
+        projected, input_start = None, self._input_start(position if row_lengths is None else row_lengths)
         if memory is None and mask is None and arguments["query_mask"] is None and value is query and key is None:
-            projected = self.project_jointly(query, self._input_start(position))
+            projected = self.project_jointly(query, input_start)
         if projected is not None:
             options["projected"], memory = projected
         if memory is None:
             value, key = masks.zero_masked(value, mask), masks.zero_masked(key, mask)
-            memory = self.project_memory(value, key, self._input_start(position))
+            memory = self.project_memory(value, key, input_start)
         if is_rolling:
             caches.check_rolling_step(queries, added)
             memory, cache = caches.append_rolling(cache, memory, mask, self.kept_first)
@@ -329,6 +330,8 @@ class BaseAttention(ReturnsMore, AttentionDescription):
             key_positions = memory.pop("positions")
         else:
             memory = cache = caches.append(cache, memory)
+            if filled is not None:
+                arguments["value_mask"] = masks.conjunction(arguments["value_mask"], filled)
         lengths, has_keys = (queries, length_of(memory["value"], -2)), isinstance(added, int) and added > 0
         visibility = self._build_visibility(query, lengths, start_index, causal, arguments, has_keys)
         if is_rolling:
@@ -337,6 +340,7 @@ class BaseAttention(ReturnsMore, AttentionDescription):
             "index" in cache and causal and not visibility.causal
         ):  # a rule may allow positions that are not filled yet
             visibility = visibility.limited_to(cache["index"])
+        start_index = start_index if row_lengths is None else row_lengths
         query = masks.zero_masked(query, visibility.query_mask)
         return *self._attend_and_project(query, memory, visibility, start_index, **options), cache
 

@@ -4,6 +4,9 @@ A cache is a dict with `key` [..., L, D] and `value` [..., L, D], of one of thre
 for L positions, of which `index` (int32 scalar) are filled: all sizes are known, as XLA and JAX require. A *growing*
 cache has no `index`: L is the number of its positions. A *rolling* cache contains those of `index` positions to which
 later queries may attend, the first F and the last L − F; `real` [B, L] is True where it is filled and not masked.
+
+The rows of a growing cache may have different numbers of positions, `lengths` int32 [B], at the end of L. It then has
+`filled` [B, L + T] for a call that appends T positions, True at positions that a row has.
 """
 
 import operator
@@ -12,7 +15,7 @@ from keras import ops
 
 from zoo.layers.attention.query_blocks import take_nearest_rows
 from zoo.layers.core.lazy import computed_from, length_of
-from zoo.row_selection import take
+from zoo.row_selection import take, take_per_row
 
 
 def next_position(cache):
@@ -124,6 +127,6 @@ def append(cache, memory):
     return {**buffers, "index": cache["index"] + ops.shape(memory["key"])[-2]}
 
 
-def without_last(cache, count):
-    """Returns a growing cache of keys and values without its last `count` positions."""
-    return {name: tensor[..., : ops.shape(tensor)[-2] - count, :] for name, tensor in cache.items()}
+def at_places(cache, places):
+    """Returns a growing cache of the positions at `places` of each row, int32 [B, L]."""
+    return {name: take_per_row(tensor, places, axis=-2) for name, tensor in cache.items()}

@@ -9,10 +9,14 @@ from zoo.layers.core.graphs import computed_once
 
 
 def consecutive(start_index, length):
-    """Returns `start_index` … `start_index + length − 1`, int32 [length]; both are integers or scalar tensors."""
+    """Returns `start_index` … `start_index + length − 1`, int32 [length]; both are integers or scalar tensors.
+
+    If `start_index` is [B], one for each row, the result is [B, length].
+    """
     if isinstance(length, int) and length == 1 and not isinstance(start_index, int):  # every step of decoding
-        return computed_once("position", lambda start: ops.reshape(start, (1,)), ops.cast(start_index, "int32"))
-    return ops.arange(length, dtype="int32") + ops.cast(start_index, "int32")
+        return computed_once("position", lambda start: ops.expand_dims(start, -1), ops.cast(start_index, "int32"))
+    start_index = ops.cast(start_index, "int32")
+    return ops.arange(length, dtype="int32") + (start_index[:, None] if len(start_index.shape) else start_index)
 
 
 def rates(size, max_wavelength):

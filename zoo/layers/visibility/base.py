@@ -125,6 +125,8 @@ class VisibilityRule(FormerNames):
     """The largest distance back to which a query attends: the number of earlier keys that a rolling cache stores."""
     kept_first: int = 0
     """The number of first keys to which every query may attend in addition; a rolling cache never drops them."""
+    is_relative = False
+    """Whether `allows` depends on positions only by the distance from the query to the key."""
     chooses = False
     """Whether the allowed keys depend on the scores, by `choose`."""
 
@@ -207,6 +209,10 @@ class _Combination(VisibilityRule):
         self.first, self.second = check_rule(first), check_rule(second)
         self.needs = (*self.first.needs, *(name for name in self.second.needs if name not in self.first.needs))
         self.replaces_causal = self.first.replaces_causal or self.second.replaces_causal
+
+    @property
+    def is_relative(self):
+        return self.first.is_relative and self.second.is_relative
 
     def get_config(self):
         parts = {"first": self.first, "second": self.second}

@@ -19,6 +19,8 @@ class Causal(VisibilityRule):
         Vaswani et al. 2017, "Attention Is All You Need", section 3.2.3, https://arxiv.org/abs/1706.03762
     """
 
+    is_relative = True
+
     def allows(self, pairs):
         return pairs.key <= pairs.query
 

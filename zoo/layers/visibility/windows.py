@@ -28,6 +28,8 @@ class SlidingWindow(VisibilityRule):
         Beltagy et al. 2020, "Longformer: The Long-Document Transformer", section 3.1, https://arxiv.org/abs/2004.05150
     """
 
+    is_relative = True
+
     def __init__(self, left, right=None):
         self.left = check_count("left", left)
         self.right = check_count("right", left if right is None else right)
@@ -66,6 +68,8 @@ class Dilated(VisibilityRule):
         Beltagy et al. 2020, "Longformer: The Long-Document Transformer", section 3.1 ("Dilated Sliding Window"),
         https://arxiv.org/abs/2004.05150
     """
+
+    is_relative = True
 
     def __init__(self, window, dilation):
         self.window, self.dilation = check_count("window", window), check_count("dilation", dilation, least=1)

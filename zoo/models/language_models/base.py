@@ -23,6 +23,7 @@ class LanguageModel(ZooModel):
         start_symbol: Whether a text begins with the start token.
         other_end_ids: Further tokens that end a text; decoding replaces them by the end token.
         can_rewind: Whether `read`, `decode_steps` and `rewind` are available, for prompts and speculative decoding.
+        rewinds_by_row: Whether `rewind` supports a different count for each row.
     """
 
     predicted = "tokens"
@@ -30,6 +31,7 @@ class LanguageModel(ZooModel):
     start_symbol = True
     other_end_ids: tuple[int, ...] = ()
     can_rewind = False
+    rewinds_by_row = False
 
     def represent(self, tokens):
         """Returns contextual vectors [B, T, D] of tokens [B, T]."""
@@ -76,10 +78,11 @@ class LanguageModel(ZooModel):
         """Reads tokens as `prefill` does, and returns logits [B, T, V] for the token after each, and the new state."""
         raise NotImplementedError
 
-    def rewind(self, state, count):
-        """Returns the state before the last `count` tokens, if the model `can_rewind`.
+    def rewind(self, state, counts):
+        """Returns the state without the last tokens of each row, `counts` int32 [B], if the model `can_rewind`.
 
-        The state must come from an `initial_state` without `max_length`.
+        They are the same in all rows unless the model `rewinds_by_row`. The state must come from an `initial_state`
+        without `max_length`.
         """
         raise NotImplementedError
 

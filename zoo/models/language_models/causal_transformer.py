@@ -12,9 +12,11 @@ from zoo.models.shared.base import build_all
 from zoo.models.shared.embeddings import Embedding, ReversibleEmbedding, make_output, to_logits
 from zoo.models.shared.transformer_layers import (
     TransformerLayers,
+    caches_for,
     can_rewind,
     decoding_cache,
     rewind,
+    rewinds_by_row,
     run_encoder_blocks,
 )
 
@@ -133,7 +135,7 @@ class CausalLM(LanguageModel):
     def _continue(self, tokens, state):
         """Returns the outputs of the last block for tokens [B, T] that follow a state, and the new state."""
         hidden, caches = self._embed(tokens, start_index=state["index"]), []
-        for block, cache in zip(self.blocks, state["caches"], strict=True):
+        for block, cache in zip(self.blocks, caches_for(state, axis_size(tokens, 1)), strict=True):
             hidden, cache = block(hidden, cache=cache)
             caches.append(cache)
         return hidden, {"index": state["index"] + axis_size(tokens, 1), "caches": caches}
@@ -154,5 +156,9 @@ class CausalLM(LanguageModel):
     def can_rewind(self):
         return all(can_rewind(block.attention) for block in self.blocks)
 
-    def rewind(self, state, count):
-        return rewind(state, count)
+    @property
+    def rewinds_by_row(self):
+        return all(rewinds_by_row(block.attention) for block in self.blocks)
+
+    def rewind(self, state, counts):
+        return rewind(state, counts)

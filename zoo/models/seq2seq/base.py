@@ -20,11 +20,13 @@ class Seq2SeqModel(ZooModel):
     Attributes:
         attends: Whether the model has attention weights.
         can_rewind: Whether `decode_steps` and `rewind` are available, for speculative decoding.
+        rewinds_by_row: Whether `rewind` supports a different count for each row.
         shares_vocabulary: Whether a source id and an equal target id are the same token.
     """
 
     attends = True
     can_rewind = False
+    rewinds_by_row = False
     shares_vocabulary = False
     input_names = ("source", "target")
     predicted = "target"
@@ -76,10 +78,11 @@ class Seq2SeqModel(ZooModel):
         """Returns the logits [B, T, V] after each of several tokens of each row, [B, T], and the new state."""
         raise NotImplementedError
 
-    def rewind(self, state, count):
-        """Returns the state before the last `count` tokens, if the model `can_rewind`.
+    def rewind(self, state, counts):
+        """Returns the state without the last tokens of each row, `counts` int32 [B], if the model `can_rewind`.
 
-        The state must come from an `initial_state` without `max_length`.
+        They are the same in all rows unless the model `rewinds_by_row`. The state must come from an `initial_state`
+        without `max_length`.
         """
         raise NotImplementedError
 

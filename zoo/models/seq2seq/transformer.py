@@ -14,9 +14,11 @@ from zoo.models.shared.base import build_all, padding_mask
 from zoo.models.shared.embeddings import Embedding, ReversibleEmbedding, make_output, readout_of, to_logits
 from zoo.models.shared.transformer_layers import (
     TransformerLayers,
+    caches_for,
     can_rewind,
     decoding_cache,
     rewind,
+    rewinds_by_row,
     run_encoder_blocks,
 )
 
@@ -173,8 +175,8 @@ class Transformer(Seq2SeqModel):
     def _continue(self, tokens, state, memory, **arguments):
         """Returns the outputs for target tokens [B, T] that follow a state, the weights, and the new state."""
         hidden = self._embed_target(tokens, start_index=state["index"])
-        caches, weights = [], []
-        for block, projected, cache in zip(self.decoder_blocks, memory["layers"], state["caches"], strict=True):
+        before, caches, weights = caches_for(state, axis_size(tokens, 1)), [], []
+        for block, projected, cache in zip(self.decoder_blocks, memory["layers"], before, strict=True):
             hidden, *scores, cache = block(hidden, projected, memory_mask=memory["mask"], cache=cache, **arguments)
             caches.append(cache)
             weights += scores
@@ -198,5 +200,11 @@ class Transformer(Seq2SeqModel):
     def can_rewind(self):
         return all(can_rewind(block.self_attention) for block in self.decoder_blocks)
 
-    def rewind(self, state, count):
-        return rewind(state, count)
+    @property
+    def rewinds_by_row(self):
+        return not any(block.cross_attention.needs_query_position for block in self.decoder_blocks) and all(
+            rewinds_by_row(block.self_attention) for block in self.decoder_blocks
+        )
+
+    def rewind(self, state, counts):
+        return rewind(state, counts)

@@ -3,11 +3,13 @@
 import math
 
 import keras
+from keras import ops
 
 from zoo import layers
 from zoo.errors import InputError
-from zoo.layers.attention.cache import without_last
+from zoo.layers.attention.cache import at_places
 from zoo.layers.core.feed_forward import get_activation
+from zoo.layers.core.graphs import axis_size
 from zoo.layers.core.normalization import make_normalization
 from zoo.models.shared.attention_options import WITHOUT_HEADS
 from zoo.models.shared.position_options import MAX_DISTANCES, ROTARY_POSITIONS, T5_POSITIONS
@@ -315,7 +317,31 @@ def can_rewind(attention):
     )
 
 
-def rewind(state, count):
-    """Returns the decoding state before the last `count` tokens, if its caches grow."""
-    caches = [without_last(cache, count) for cache in state["caches"]]
-    return {"index": state["index"] - count, "caches": caches}
+def rewinds_by_row(attention):
+    """Returns whether `rewind` supports different counts for the rows of the cache of a decoder's self-attention."""
+    if not can_rewind(attention) or attention.needs_all_keys:
+        return False
+    return attention.effective_rule is None or attention.effective_rule.is_relative
+
+
+def rewind(state, counts):
+    """Returns the decoding state without the last tokens of each row, `counts` int32 [B], if its caches grow.
+
+    The caches of all rows are aligned at the end. Of a row with fewer tokens than `counts`, none is left.
+    """
+    index = ops.maximum(state["index"] - counts, 0)
+    length, longest = axis_size(state["caches"][0]["key"], -2), ops.max(index, initial=0)
+    dropped = ops.minimum(counts, state["index"])
+    places = ops.arange(longest, dtype="int32") + (length - longest - dropped)[:, None]
+    caches = [at_places(cache, ops.maximum(places, 0)) for cache in state["caches"]]
+    return {"index": index, "caches": caches}
+
+
+def caches_for(state, num_tokens):
+    """Returns the caches of a decoding state, for a call that appends as many tokens."""
+    index, caches = state["index"], state["caches"]
+    if not len(index.shape):
+        return caches
+    length = axis_size(caches[0]["key"], -2)
+    filled = ops.arange(length + num_tokens, dtype="int32") >= (length - index)[:, None]
+    return [{**cache, "lengths": index, "filled": filled} for cache in caches]

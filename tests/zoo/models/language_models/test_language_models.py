@@ -3,6 +3,7 @@
 import numpy as np
 from keras import ops
 from support.model_cases import create
+from support.model_properties import check_rewinding
 from support.models import numpy
 from support.text_models import TOKENS, beginnings
 
@@ -22,6 +23,16 @@ def test_dropout_acts_where_it_should(monkeypatch):
     )
     model({"tokens": tokens}, training=True)
     assert dropped == [5, 7, 7, 7]  # embeddings, between three layers, and before the output
+
+
+def test_rows_of_different_lengths_share_caches():
+    tokens = beginnings()[:1]
+    for positions in ("rotary", "alibi", "sinusoidal"):
+        model = create("causal_lm_tiny", positions=positions)
+        assert model.rewinds_by_row
+        check_rewinding(
+            model.decode_steps, model, model.initial_state(3), tokens[0], numpy(model({"tokens": tokens}))[0]
+        )
 
 
 def test_tying_saves_the_output_matrix():

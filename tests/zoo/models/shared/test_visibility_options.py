@@ -79,6 +79,19 @@ def test_language_models_decode_in_constant_memory(visibility, tmp_path):
     np.testing.assert_array_equal(numpy(loaded({"tokens": tokens})), expected)
 
 
+def test_which_rows_rewind_by_different_counts():
+    """Those where visibility depends on distances alone, and all positions are kept."""
+    kinds = {"window", "dilated", "full", "local"}
+    with every() as failures:
+        for kind in (*VISIBILITIES, "local", "block_local", "retention"):
+            with failures.of(kind):
+                name = "visibility" if kind in VISIBILITIES else "self_attention"
+                extra = {"positions": "none"} if kind == "retention" else {}
+                model = language_model(**{name: kind, "num_key_value_heads": 0, **extra, **RULES.get(kind, [{}])[0]})
+                assert model.rewinds_by_row == (kind in kinds)
+                assert model.can_rewind == (kind != "retention")
+
+
 def test_variants_see_what_is_asked_for():
     for kind in ("talking_heads", "differential", "latent"):
         options = {"self_attention": kind, "positions": "rotary", "visibility": "window", "window": 3}
