@@ -1,6 +1,8 @@
 """The planted faults are what they claim to be; `make mutants` plants them and runs the tests that must notice."""
 
+import builtins
 import importlib
+import symtable
 import sys
 
 import pytest
@@ -27,13 +29,30 @@ AREAS = {
 EVERY = [mutant for mutants in MUTANTS.values() for mutant in mutants]
 
 
+def undefined(source, file):
+    """Returns the names that a module reads, in its functions as well, and does not define."""
+    module = symtable.symtable(source, file, "exec")
+    defined = {*dir(builtins), "__file__"}
+    defined |= {symbol.get_name() for symbol in module.get_symbols() if symbol.is_local()}
+    tables, names = [module], set()
+    for table in tables:
+        tables += table.get_children()
+        names |= {symbol.get_name() for symbol in table.get_symbols() if symbol.is_global() and symbol.is_referenced()}
+    return sorted(names - defined)
+
+
+def test_names_that_are_not_defined():
+    source = "import os\nfirst = os\ndef f(x):\n    return lambda y: x + y + first + len(second)\nthird\n"
+    assert undefined(source, "module.py") == ["second", "third"]
+
+
 def test_faults_stand_in_their_files_and_name_fast_tests():
     assert {*MUTANTS} >= AREAS and all(len(mutants) >= 4 for mutants in MUTANTS.values()) and len(EVERY) >= 60
     assert len({mutant.name for mutant in EVERY}) == len(EVERY)
     wrong = []
     for mutant in EVERY:
         try:
-            compile(mutant.source(), mutant.file, "exec")
+            wrong += [f"{mutant.name}: no {name} is defined" for name in undefined(mutant.source(), mutant.file)]
         except (OSError, SyntaxError, ValueError) as error:
             wrong.append(str(error))
         wrong += [f"{mutant.name}: no {test}" for test in mutant.tests if not (ROOT / test.partition("::")[0]).exists()]

@@ -43,7 +43,7 @@ MUTANTS: list[Mutant] = [
         "a short source has the room of the longest one",
         "zoo/inference/translator.py",
         "limits = ops.minimum(2 * lengths + 10, longest)",
-        "limits = ops.full_like(lengths, ops.minimum(room, longest))",
+        "limits = ops.full_like(lengths, ops.minimum(capacity, longest))",
         LIMITS,
     ),
     Mutant(
@@ -85,14 +85,14 @@ MUTANTS: list[Mutant] = [
         "an ensemble averages logits that are not normalised",
         "zoo/inference/ensemble.py",
         'ops.log_softmax(ops.cast(member_logits, "float32"), axis=-1)',
-        'ops.cast(own, "float32")',
+        'ops.cast(member_logits, "float32")',
         ENSEMBLE,
     ),
     Mutant(
         "answers come in the order of lengths",
         "zoo/inference/base_run.py",
         "results[index] = keras",
-        "results[indices[0] + place if indices[0] + place < len(rows) else index] = keras",
+        "results[indices[0] + position if indices[0] + position < len(rows) else index] = keras",
         ORDER,
     ),
     Mutant(
@@ -148,7 +148,7 @@ MUTANTS: list[Mutant] = [
         "a prompt without room keeps its beginning",
         "zoo/inference/language_model_run.py",
         "ids[len(ids) - max_length // 2 :]",
-        "ids[: room // 2]",
+        "ids[: max_length // 2]",
         GENERATION,
     ),
     Mutant(

@@ -118,7 +118,7 @@ MUTANTS: list[Mutant] = [
         "a word with an unknown rest keeps its beginning",
         "zoo/text/wordpiece.py",
         "            else:\n                return (UNKNOWN,)",
-        "            else:\n                return (*found, UNKNOWN)",
+        "            else:\n                return (*pieces, UNKNOWN)",
         WORDPIECE,
     ),
     Mutant(
