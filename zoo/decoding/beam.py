@@ -54,7 +54,7 @@ class BeamSearch(Search):
         self.alpha, self.beta, self.source_mask, self.nbest = alpha, beta, source_mask, nbest
 
     def initial_rows(self, batch: Any) -> Rows:
-        size, capacity = self.width, self.constraints.room
+        size, capacity = self.width, self.constraints.capacity
         # All beams start equal, so only the first one has a score; otherwise every hypothesis would occur K times.
         first = ops.where(ops.arange(size) == 0, 0.0, LOWEST)
         # If the maximum length is 0, the only sequence is the empty one.

@@ -158,8 +158,8 @@ def beam_search(
         rules: The rules of ranking and ending, a key of `BEAM_RULES`. The description above is that of `"gnmt"`.
 
     Returns:
-        Ids [B, N, room] and the float32 sums of the log probabilities [B, N] of the tokens after the prompt, by rank.
-        If there are fewer than N sequences, the others have log probabilities below −1e29.
+        Ids [B, N, capacity], by rank, and the float32 sums of the log probabilities [B, N] of the tokens after the
+        prompt. If there are fewer than N sequences, the others have log probabilities below −1e29.
 
     Reference:
         Wu et al. 2016, "Google's Neural Machine Translation System", section 7, https://arxiv.org/abs/1609.08144

@@ -43,7 +43,7 @@ class Constraints:
     Args:
         special: The special ids.
         max_lengths: Maximum number of tokens of each row, including the prompt and the end, int32 [B].
-        room: Capacity of the result in tokens: the largest of these, an integer or a scalar tensor.
+        capacity: Capacity of the result in tokens: the largest of these, an integer or a scalar tensor.
         prompt: The tokens with which rows begin, int32 [B, P], padded at the end, P at least 1; or `None`.
         no_repeat_ngram: Size of n-grams, including the prompt's, none of which occurs twice; 0 allows repetitions.
         num_begun: Number of tokens of the prompts with which rows begin before the first step, an integer or an int32
@@ -61,19 +61,24 @@ class Constraints:
 
     special: SpecialIds
     max_lengths: Any
-    room: Any
+    capacity: Any
     prompt: Any = None
     no_repeat_ngram: int = 0
     num_begun: Any = 0
     min_length: int = 0
     forces_end: bool = False
 
+    @property
+    def room(self) -> Any:
+        """The former name of `capacity`."""
+        return self.capacity
+
     def by_row(self) -> dict[str, Any]:
         """Returns the constraints of each row, tensors with the batch axis first."""
         rows = {"max_length": self.max_lengths}
         if self.prompt is not None:
             batch, length = ops.shape(self.prompt)
-            missing = self.room - length
+            missing = self.capacity - length
             missing = max(missing, 0) if isinstance(missing, int) else ops.maximum(missing, 0)
             padding = ops.full((batch, missing), self.special.pad, dtype=self.prompt.dtype)
             rows["prompt"] = ops.concatenate([self.prompt, padding], axis=1)  # one column per step
@@ -87,7 +92,7 @@ class Constraints:
         """
         if isinstance(index, int) or len(index.shape) < 2:
             return take(rows["prompt"], index, axis=1), self.in_prompt(rows, index)
-        return take_per_row(rows["prompt"], ops.minimum(index, self.room - 1)), self.in_prompt(rows, index)
+        return take_per_row(rows["prompt"], ops.minimum(index, self.capacity - 1)), self.in_prompt(rows, index)
 
     def in_prompt(self, rows: dict[str, Any], index: Any) -> Any:
         """Returns which rows (of `by_row`) have a token of the prompt at `index`, boolean [B]."""

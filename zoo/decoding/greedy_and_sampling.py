@@ -31,7 +31,7 @@ def greedy_search(
             `None` for one token at a time. The results are the same, up to rounding in the model.
 
     Returns:
-        Ids [B, room]: the prompt, the generated tokens including the end (if it was reached), then padding; and the
+        Ids [B, capacity]: the prompt, the generated tokens including the end (if it was reached), then padding; and the
         float32 sum of the log probabilities [B] of the tokens after the prompt.
     """
     return _search(None, {}, step, state, constraints, memory, resizes, drafts)

@@ -36,7 +36,7 @@ class Search:
     def __init__(self, step: Step, constraints: Constraints, resizes: bool | None, width: int = 1) -> None:
         self.step, self.constraints, self.special = step, constraints, constraints.special
         self.resizes, self.width = can_resize() if resizes is None else resizes, width
-        self.columns = ops.arange(constraints.room, dtype="int32")
+        self.columns = ops.arange(constraints.capacity, dtype="int32")
 
     def initial_rows(self, batch: Any) -> Rows:
         """Returns the initial variables of each sentence, a dict of tensors with the batch axis first."""

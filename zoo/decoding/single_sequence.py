@@ -28,12 +28,12 @@ class SingleSequenceSearch(Search):
         self.choose, self.variables = choose, variables
 
     def initial_rows(self, batch: Any) -> Rows:
-        ids = ops.full((batch, self.constraints.room), self.special.pad, dtype="int32")
+        ids = ops.full((batch, self.constraints.capacity), self.special.pad, dtype="int32")
         last = ops.full((batch,), self.special.start, dtype="int32")
         begun = self.constraints.num_begun
         if not isinstance(begun, int) or begun:
             prompt = self.constraints.by_row()["prompt"]
-            ids = ops.where(self.columns < begun, prompt[:, : self.constraints.room], ids)
+            ids = ops.where(self.columns < begun, prompt[:, : self.constraints.capacity], ids)
             last = ops.where(begun > 0, take(prompt, ops.maximum(begun - 1, 0), axis=1), last)
         return {
             "ids": ids,

@@ -153,8 +153,8 @@ class SpeculativeSearch(SingleSequenceSearch):
 
     def _longest_draft(self, rows: Rows) -> Any:
         """Returns the number of tokens that may be drafted: one less than the space of the shortest unfinished row."""
-        shortest = ops.min(ops.where(rows["finished"], self.constraints.room, rows["length"]))
-        return ops.clip(self.constraints.room - shortest - 1, 0, self.drafts.length)
+        shortest = ops.min(ops.where(rows["finished"], self.constraints.capacity, rows["length"]))
+        return ops.clip(self.constraints.capacity - shortest - 1, 0, self.drafts.length)
 
     def _predict(self, model: DraftModel, rows: Rows, state: Any, memory: Any) -> tuple[Any, Any, Any]:
         """Returns tokens drafted by a model, int32 [B, k], its state, and the number of tokens that it drafted.
@@ -221,7 +221,7 @@ class SpeculativeSearch(SingleSequenceSearch):
 
     def _drops(self, drops: Any, is_finished: Any) -> Any:
         """Returns how many tokens `rewind` drops of each row: all of a finished one, so that it does not matter."""
-        return ops.where(is_finished, self.constraints.room + 1 + self.drafts.length, drops)
+        return ops.where(is_finished, self.constraints.capacity + 1 + self.drafts.length, drops)
 
     def _confirm(self, drafted: Any, rows: Rows, state: Any, memory: Any) -> tuple[Any, Rows, Any]:
         """Returns the numbers of tokens by which rows advance [B], the changed variables of rows, and the state."""

@@ -32,7 +32,7 @@ def read_prompts(model: Any, state: Any, constraints: decoding.Constraints) -> t
     if not model.can_rewind:
         return state, constraints
     prompt, lengths = constraints.prompt, constraints.by_row()["prompt_length"]
-    shortest = ops.min(ops.append(lengths, ops.minimum(ops.shape(prompt)[1], constraints.room)))
+    shortest = ops.min(ops.append(lengths, ops.minimum(ops.shape(prompt)[1], constraints.capacity)))
     if model.start_symbol:
         prompt = ops.pad(prompt, ((0, 0), (1, 0)), constant_values=START)
     state = model.read(prompt[:, : shortest - constraints.num_begun], state)

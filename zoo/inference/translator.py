@@ -171,7 +171,7 @@ class Translator(Decoder):
         memory = inputs.get("memory")
         if memory is None:
             memory = self.model.encode(source, training=False)
-        state = self.model.initial_state(memory, None if self.resizes else constraints.room, options.beam_size)
+        state = self.model.initial_state(memory, None if self.resizes else constraints.capacity, options.beam_size)
         search: dict[str, Any] = {
             "step": step,
             "state": state,
