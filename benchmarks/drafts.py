@@ -1,13 +1,14 @@
 """Measures speculative decoding: the time of one answer with drafts of several lengths, in turns.
 
 `python -m benchmarks.drafts DIR --text FILE [--draft SMALL] [--texts N] [--lengths 0,2,4,8] [--batch_size N]
-[--rounds N]`
+[--rounds N] [--widen]`
 
 DIR is the work directory of a translator, which translates lines of FILE, or of a language model, which continues
 pieces of FILE. `untrained:NAME` is a language model with random weights, which soon repeats itself. Texts are answered
 by greedy search in a TensorFlow graph, each alone unless there is a `--batch_size`. Drafts are looked up in the text,
 or made by the model in the work directory SMALL. The answers of each length are compared with those of the first
-length.
+length. With `--widen` the translator is as large as OPUS-MT, and the small model has as large a vocabulary; both answer
+as before.
 """
 
 import statistics
@@ -76,6 +77,15 @@ def texts_of(run: Any, text: str, count: int, size: int) -> list[list[int]]:
 def _spread(total: int, count: int) -> list[int]:
     """Returns `count` of the numbers below `total` at regular distances, at most all."""
     return [int(place) for place in np.linspace(0, total, min(count, total), endpoint=False)]
+
+
+def widen(run: Any) -> None:
+    """Makes a translator as large as OPUS-MT, and the vocabulary of its draft model likewise."""
+    from benchmarks.widening import OPUS_MT, OPUS_MT_VOCABULARY, widened
+
+    run.model = widened(run.model, OPUS_MT_VOCABULARY, OPUS_MT)
+    if run.draft_model is not None:
+        run.draft_model = widened(run.draft_model, OPUS_MT_VOCABULARY)
 
 
 def answers_of(run: Any, length: int, max_length: int | None) -> Callable[[Any], Any]:
@@ -150,6 +160,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_count("max_length", None, "tokens of an answer (those of the model)")
     parser.add_count("batch_size", 1, "texts that are answered together")
     parser.add_count("rounds", 3, "turns for each batch")
+    parser.add_argument("--widen", action="store_true", help="make translators of the size of OPUS-MT")
     parser.add_argument("--lengths", default="0,2,4,8", help="lengths of drafts; the first is the reference")
     options = parser.parse_args(arguments)
     if options.workdir.startswith(UNTRAINED):
@@ -163,6 +174,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         import zoo
 
         run = zoo.load(options.workdir, draft=options.draft)
+        if options.widen:
+            if run.spec.task != "seq2seq":
+                parser.error(f"--widen requires a translator. Received: {run.spec.name}")
+            widen(run)
         rows = texts_of(run, options.text.read_text(encoding="utf-8"), options.texts, options.prompt_size)
     if not rows:
         parser.error(f"{options.text} has no text, or less than --prompt_size characters")
