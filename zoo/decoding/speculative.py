@@ -36,15 +36,12 @@ def look_up(history: Any, lengths: Any, num_tokens: int) -> tuple[Any, Any]:
         Saxena 2023, "Prompt Lookup Decoding", https://github.com/apoorvumang/prompt-lookup-decoding
     """
     size, lengths = ops.shape(history)[1], lengths[:, None]
-    places = ops.arange(size, dtype="int32")
-    matches, matched = [], places < lengths - 1
-    for offset in range(MAX_NGRAM):
-        last = take_per_row(history, ops.maximum(lengths - 1 - offset, 0))
-        before = ops.pad(history, ((0, 0), (offset, 0)))[:, :size]  # the token `offset` places before each
-        equal = ops.logical_and(ops.equal(before, last), ops.logical_and(places >= offset, lengths > offset))
-        matched = ops.logical_and(matched, equal)
-        matches.append(ops.cast(matched, "int32"))
-    sizes = sum(matches[1:], matches[0])
+    places, offsets = ops.arange(size, dtype="int32"), ops.arange(MAX_NGRAM, dtype="int32")
+    padded = ops.pad(history, ((0, 0), (MAX_NGRAM, 0)), constant_values=-1)  # no token
+    last = take_per_row(padded, lengths - 1 + MAX_NGRAM - offsets)
+    before = take(padded, places + MAX_NGRAM - offsets[:, None], axis=1)  # [B, N, H], the token `offset` places before
+    equal = ops.logical_and(ops.equal(before, last[:, :, None]), (places < lengths - 1)[:, None])
+    sizes = ops.sum(ops.cumprod(ops.cast(equal, "int32"), axis=1), axis=1)
     best = ops.max(ops.where(sizes >= MIN_NGRAM, sizes * size + places, -1), axis=1)
     occurs = best >= 0
     place = ops.where(occurs, best % ops.maximum(size, 1), 0)[:, None]
@@ -81,7 +78,7 @@ class Drafts:
         steps: Function that returns logits after each token, [R, T, V], and the new state, from tokens [R, T], the
             state and the memory.
         rewind: Function that returns the state without the last tokens of each row, from a state and their numbers,
-            int32 [R]. Of a row with fewer tokens, none is left.
+            int32 [R].
         length: Number of tokens to draft, at least 1.
         context: Tokens in which drafts are looked up besides the prompt and the output, int32 [B, C], such as sources.
         model: The `DraftModel` that drafts them instead; `None` to look them up.
@@ -220,8 +217,9 @@ class SpeculativeSearch(SingleSequenceSearch):
         return {"index": loop["index"], "rows": {**rows, **changes}, "state": state}
 
     def _drops(self, drops: Any, is_finished: Any) -> Any:
-        """Returns how many tokens `rewind` drops of each row: all of a finished one, so that it does not matter."""
-        return ops.where(is_finished, self.constraints.capacity + 1 + self.drafts.length, drops)
+        """Returns how many tokens `rewind` drops of each row: of a finished one as few as of any other row."""
+        fewest = ops.min(ops.where(is_finished, 1 + self.drafts.length, drops), initial=1 + self.drafts.length)
+        return ops.where(is_finished, ops.where(ops.all(is_finished), 0, fewest), drops)
 
     def _confirm(self, drafted: Any, rows: Rows, state: Any, memory: Any) -> tuple[Any, Rows, Any]:
         """Returns the numbers of tokens by which rows advance [B], the changed variables of rows, and the state."""

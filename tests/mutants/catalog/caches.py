@@ -33,8 +33,15 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "taking back tokens does not move a row to the end of its cache",
         "zoo/models/shared/transformer_layers.py",
-        "(length - longest - dropped)[:, None]",
-        "(length - longest - ops.min(dropped) + 0 * dropped)[:, None]",
+        "(length - longest - counts)[:, None]",
+        "(length - longest - ops.min(counts) + 0 * counts)[:, None]",
+        MODELS,
+    ),
+    Mutant(
+        "tokens are taken back only if every row has some",
+        "zoo/models/shared/transformer_layers.py",
+        "ops.any(counts > 0), moved",
+        "ops.all(counts > 0), moved",
         MODELS,
     ),
     Mutant(

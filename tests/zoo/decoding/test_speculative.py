@@ -54,8 +54,8 @@ class Bigrams:
     def rewind(self, state, counts):
         """Moves the tokens of each row to the end of the longest one."""
         tokens, counts = ops.convert_to_numpy(state["tokens"]), ops.convert_to_numpy(counts)
-        lengths = np.maximum(ops.convert_to_numpy(state["length"]) - counts, 0)
-        assert self.by_row or len(set(lengths[lengths > 0])) <= 1  # others are finished
+        lengths = ops.convert_to_numpy(state["length"]) - counts
+        assert np.all(lengths >= 0) and (self.by_row or len(set(lengths)) <= 1)
         rows = np.zeros((len(lengths), lengths.max(initial=0)), "int32")
         for row, known, count, length in zip(rows, tokens, counts, lengths, strict=True):
             row[len(row) - length :] = known[len(known) - count - length : len(known) - count] if length else []

@@ -327,14 +327,18 @@ def rewinds_by_row(attention):
 def rewind(state, counts):
     """Returns the decoding state without the last tokens of each row, `counts` int32 [B], if its caches grow.
 
-    The caches of all rows are aligned at the end. Of a row with fewer tokens than `counts`, none is left.
+    The caches of all rows are aligned at the end.
     """
-    index = ops.maximum(state["index"] - counts, 0)
-    length, longest = axis_size(state["caches"][0]["key"], -2), ops.max(index, initial=0)
-    dropped = ops.minimum(counts, state["index"])
-    places = ops.arange(longest, dtype="int32") + (length - longest - dropped)[:, None]
-    caches = [at_places(cache, ops.maximum(places, 0)) for cache in state["caches"]]
-    return {"index": index, "caches": caches}
+    index, caches = state["index"] - counts, state["caches"]
+
+    def moved():
+        length, longest = axis_size(caches[0]["key"], -2), ops.max(index, initial=0)
+        places = ops.arange(longest, dtype="int32") + (length - longest - counts)[:, None]
+        return [at_places(cache, ops.maximum(places, 0)) for cache in caches]
+
+    if keras.backend.backend() == "jax":  # whose branches must have the same shapes
+        return {"index": index, "caches": moved()}
+    return {"index": index, "caches": ops.cond(ops.any(counts > 0), moved, lambda: caches)}
 
 
 def caches_for(state, num_tokens):
