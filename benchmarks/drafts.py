@@ -177,7 +177,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.widen:
             if run.spec.task != "seq2seq":
                 parser.error(f"--widen requires a translator. Received: {run.spec.name}")
-            widen(run)
+            try:
+                widen(run)
+            except ValueError as error:
+                parser.error(f"--widen: {error}")
         rows = texts_of(run, options.text.read_text(encoding="utf-8"), options.texts, options.prompt_size)
     if not rows:
         parser.error(f"{options.text} has no text, or less than --prompt_size characters")
