@@ -105,10 +105,10 @@ def answers_of(run: Any, length: int, max_length: int | None) -> Callable[[Any],
 
 def in_batches(rows: Sequence[Sequence[int]], batch_size: int) -> Iterator[np.ndarray]:
     """Yields batches of rows of ids, int32 [B, T], padded with 0."""
+    from zoo.vocabulary import pad
+
     for start in range(0, len(rows), batch_size):
-        batch = rows[start : start + batch_size]
-        width = max(map(len, batch))
-        yield np.array([[*row, *[0] * (width - len(row))] for row in batch], np.int32)
+        yield pad(rows[start : start + batch_size])
 
 
 def measure(

@@ -70,7 +70,8 @@ class _Copy:
     """The values of a large model's variables from those of a small one."""
 
     def __init__(self, options: Any, size: Size, vocabulary: int) -> None:
-        self.vocabulary, self.heads = vocabulary, (options.num_heads, size.num_heads)
+        self.num_tokens, self.vocabulary = options.target_vocab_size, vocabulary
+        self.heads = options.num_heads, size.num_heads
         self.copies = size.model_dim // options.model_dim
         self.head_dims = options.model_dim // options.num_heads, size.model_dim // size.num_heads
         self.hidden = size.intermediate_dim - options.intermediate_dim
@@ -83,8 +84,7 @@ class _Copy:
         if value is None:  # a further block
             return 0 * initial if layer == "output" else initial
         if layer == "target_embedding":
-            self.num_tokens = len(value)
-            value = np.pad(value, ((0, self.vocabulary - len(value)), (0, 0)))
+            value = np.pad(value, ((0, self.vocabulary - self.num_tokens), (0, 0)))
             return self._tiled(value) / self.copies**0.5
         if layer == "decoder_norm":
             return self._tiled(value) / self.copies**0.5

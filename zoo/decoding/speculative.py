@@ -201,7 +201,12 @@ class SpeculativeSearch(SingleSequenceSearch):
         rows, state, model = loop["rows"], loop["state"], self.drafts.model
         if model is None:
             _, changes, state = self._confirm(self._look_up(rows), rows, state, memory)
-            return {"index": loop["index"], "rows": {**rows, **changes}, "state": state}
+        else:
+            changes, state = self._predict_and_confirm(model, rows, state, memory)
+        return {"index": loop["index"], "rows": {**rows, **changes}, "state": state}
+
+    def _predict_and_confirm(self, model: DraftModel, rows: Rows, state: Any, memory: Any) -> tuple[Rows, Any]:
+        """Returns the changed variables of rows and the states of both models, after a draft of a model."""
         drafted, draft_state, num_drafted = self._predict(model, rows, state, memory["draft"])
         counts, changes, model_state = self._confirm(drafted, rows, state["model"], memory["model"])
         is_finished = changes["finished"]
@@ -214,7 +219,7 @@ class SpeculativeSearch(SingleSequenceSearch):
             "draft": model.rewind(draft_state, self._drops(drops, is_finished)),
             "num_unread": num_unread,
         }
-        return {"index": loop["index"], "rows": {**rows, **changes}, "state": state}
+        return changes, state
 
     def _drops(self, drops: Any, is_finished: Any) -> Any:
         """Returns how many tokens `rewind` drops of each row: of a finished one as few as of any other row."""

@@ -85,7 +85,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "what is read after a prefix has the position of its first token",
         _CAUSAL,
-        'state["index"] + axis_size(tokens, 1)',
+        'state["index"] + num_tokens',
         'state["index"] + 1',
         (f"{FORMULAS}::test_language_model",),
     ),

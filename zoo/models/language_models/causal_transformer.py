@@ -134,11 +134,12 @@ class CausalLM(LanguageModel):
 
     def _continue(self, tokens, state):
         """Returns the outputs of the last block for tokens [B, T] that follow a state, and the new state."""
+        num_tokens = axis_size(tokens, 1)
         hidden, caches = self._embed(tokens, start_index=state["index"]), []
-        for block, cache in zip(self.blocks, caches_for(state, axis_size(tokens, 1)), strict=True):
+        for block, cache in zip(self.blocks, caches_for(state, num_tokens), strict=True):
             hidden, cache = block(hidden, cache=cache)
             caches.append(cache)
-        return hidden, {"index": state["index"] + axis_size(tokens, 1), "caches": caches}
+        return hidden, {"index": state["index"] + num_tokens, "caches": caches}
 
     def prefill(self, tokens, state):
         hidden, state = self._continue(tokens, state)

@@ -174,13 +174,13 @@ class Transformer(Seq2SeqModel):
 
     def _continue(self, tokens, state, memory, **arguments):
         """Returns the outputs for target tokens [B, T] that follow a state, the weights, and the new state."""
-        hidden = self._embed_target(tokens, start_index=state["index"])
-        before, caches, weights = caches_for(state, axis_size(tokens, 1)), [], []
+        hidden, num_tokens = self._embed_target(tokens, start_index=state["index"]), axis_size(tokens, 1)
+        before, caches, weights = caches_for(state, num_tokens), [], []
         for block, projected, cache in zip(self.decoder_blocks, memory["layers"], before, strict=True):
             hidden, *scores, cache = block(hidden, projected, memory_mask=memory["mask"], cache=cache, **arguments)
             caches.append(cache)
             weights += scores
-        return hidden, weights, {"index": state["index"] + axis_size(tokens, 1), "caches": caches}
+        return hidden, weights, {"index": state["index"] + num_tokens, "caches": caches}
 
     def decode_step(self, last, state, memory, sharing=1, return_attention_scores=False, readout=None):
         arguments = {"return_attention_scores": return_attention_scores, "sharing": sharing}
