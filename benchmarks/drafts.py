@@ -84,8 +84,8 @@ def widen(run: Any) -> None:
     from benchmarks.widening import OPUS_MT, OPUS_MT_VOCABULARY, widened
 
     run.model = widened(run.model, OPUS_MT_VOCABULARY, OPUS_MT)
-    if run.draft_model is not None:
-        run.draft_model = widened(run.draft_model, OPUS_MT_VOCABULARY)
+    if run.draft is not None:
+        run.draft.model = widened(run.draft.model, OPUS_MT_VOCABULARY)
 
 
 def answers_of(run: Any, length: int, max_length: int | None) -> Callable[[Any], Any]:
