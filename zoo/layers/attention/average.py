@@ -12,7 +12,7 @@ from zoo.layers.core.projections import apply_positionwise, projection
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class AverageAttention(WideState, SelfMixing):
-    """The mean of all positions up to each one, and a gate: `gₜ = FFN(Σ_{s≤t} x_s / t)`, `yₜ = iₜ ⊙ xₜ + fₜ ⊙ gₜ`.
+    """The mean of the positions up to each one, with gates: `gₜ = FFN(Σ_{s≤t} x_s / t)`, `yₜ = iₜ ⊙ xₜ + fₜ ⊙ gₜ`.
 
     `[i; f] = sigmoid([x; g] W + b)`. The sum is over the positions that are not masked, in float32 or wider, and t is
     their number. The layer is always causal. Its cache contains the sum and t, so that a step costs the same at any

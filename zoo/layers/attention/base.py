@@ -39,9 +39,10 @@ class BaseAttention(ReturnsMore, AttentionDescription):
             depends on neither length, and tiles that are masked completely are skipped. A score that draws random
             numbers is computed all at once. `"fused"`: by the backend's kernel (`keras.ops.dot_product_attention`) for
             dot products of projected queries and keys, unless dropout is active, the call has both a mask and a bias
-            (on GPUs with JAX either of them, except a causal mask alone), or a subclass overrides a step that the
-            kernel replaces; the layer then computes like `"auto"`. `"auto"`: fused on PyTorch and on GPUs with JAX,
-            else blockwise for sizes that are known and large, else dense.
+            (on GPUs with JAX either of them, except a causal mask alone) or a bias in float16, `visibility` chooses
+            keys by scores, or a subclass overrides a step that the kernel replaces; the layer then computes like
+            `"auto"`. `"auto"`: fused on PyTorch and on GPUs with JAX, else blockwise for sizes that are known and
+            large, else dense.
         visibility: A `VisibilityRule`, such as `SlidingWindow(128)` or `Causal() & Segments()`, which masks keys in
             addition to the masks of a call; or `None`.
         normalization: A `Normalization`, which turns scores into weights, or its name.
@@ -56,7 +57,7 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         attention_mask: Boolean [B, T, S]; with heads also [B, N, T, S].
         return_attention_scores: Whether to return the attention weights as well.
         training: Whether dropout is active.
-        use_causal_mask: Whether query t attends only to the keys up to S − T + t; always so with a cache.
+        use_causal_mask: Whether query t attends only to the keys up to S − T + t; with a cache, it always does.
         attention_bias: Float tensor that broadcasts to the scores, added before the softmax: [T, S]; without
             heads also [B, T, S]; with heads also [N, T, S] and [B, N, T, S]; any axis may be 1. Infinite biases act as
             very large ones, in every dtype: keys with +∞ share all the weight; keys with −∞ get none, but share it
@@ -270,7 +271,7 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         return build_visibility(lengths, start_index, **arguments, **options, sizes=sizes)
 
     def explain_execution(self, query, value=None, *args, **kwargs):
-        """Returns the path by which a call would be computed, and why, without computing it; all paths agree.
+        """Returns the path by which a call would be computed, and why, without computing it.
 
         Args:
             query: [B, T, Dq]; the values of this and all other tensors are not read: `keras.KerasTensor` is enough.
@@ -336,10 +337,8 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         visibility = self._build_visibility(query, lengths, start_index, causal, arguments, has_keys)
         if is_rolling:
             visibility = visibility.rolled_to(key_positions)
-        elif (
-            "index" in cache and causal and not visibility.causal
-        ):  # a rule may allow positions that are not filled yet
-            visibility = visibility.limited_to(cache["index"])
+        elif "index" in cache and causal and not visibility.causal:
+            visibility = visibility.limited_to(cache["index"])  # a rule may allow positions that are not filled yet
         start_index = start_index if row_lengths is None else row_lengths
         query = masks.zero_masked(query, visibility.query_mask)
         return *self._attend_and_project(query, memory, visibility, start_index, **options), cache
@@ -356,7 +355,7 @@ class BaseAttention(ReturnsMore, AttentionDescription):
     def _attend_and_project(
         self, query, memory, visibility, start_index, attention_bias, return_attention_scores, training, projected=None
     ):
-        """Returns the output and, if requested, the weights of queries that are zero where masked."""
+        """Returns the output and, if requested, the weights; `query` [B, T, Dq] is zero where masked."""
         max_keys, inputs = self.max_keys(), query
         visibility = visibility if max_keys is None else visibility.limited_to(max_keys)
         query = self.project_query(inputs, self._input_start(start_index)) if projected is None else projected
@@ -381,7 +380,7 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         return run.attend(self, query, memory, visibility, bias, return_attention_scores, training)
 
     def _zero_empty_rows(self, output, any_visible):
-        """Returns `output` [B, T, D] with zeros where a query attends to no key: the projection may have a bias."""
+        """Returns `output` [B, T, D] with zeros where a query attends to no key: the projection may add a bias."""
         if any_visible is None:
             return output
         if self.has_heads:  # [B or 1, T or 1, 1]
@@ -394,12 +393,12 @@ class BaseAttention(ReturnsMore, AttentionDescription):
 
         Args:
             batch_size: B.
-            length: Capacity in positions, L; positions beyond it are lost. `None`: the cache grows.
+            length: Capacity in positions, L; later ones are lost. `None`: the cache grows. `rolling` ignores it.
             rolling: Whether the cache contains only the positions to which later queries may attend, for layers with a
                 window: the last `reach` positions and the first `kept_first`, such as those of
                 `Causal() & (SlidingWindow(128) | GlobalTokens(range(4)))`. Masks of values are then those of the new
                 positions, [B, T]; `attention_mask`, `attention_bias` and weights cover the positions in the cache and
-                the new ones. A position that is both among the first and in the window has its weight among the first.
+                the new ones. If a position is both among the first and in the window, its weight is among the first.
 
         Raises:
             ValueError: If the layer is not built; with `rolling`, if it has no window or its `visibility` requires mask

@@ -92,7 +92,7 @@ class BlockedAttention(FormerNames, MultiHeadAttention):
         )
 
     def _needs_no_blocks(self, query, memory, visibility, attention_bias):
-        """Returns whether blocks are unnecessary: without pairs, with a rolling cache (one window), or for tiles."""
+        """Returns whether blocks are unnecessary: for no pairs, a rolling cache (one window), or the path `tiles`."""
         keys = memory["value"].shape[-2]
         if visibility.rolled or has_zero((query.shape[0], query.shape[2], keys)):
             return True
@@ -101,7 +101,7 @@ class BlockedAttention(FormerNames, MultiHeadAttention):
         return plan(self, query.shape, keys, visibility, biased=attention_bias is not None).path == "tiles"
 
     def _cheapest_blocks(self, length, keys, start, causal):
-        """Returns the `blocks`, or a single block if it is known to have no more pairs than they."""
+        """Returns the `blocks`, or a single block if it is known to have no more pairs than they have."""
         blocks = self.blocks(length, start, causal)
         is_known = isinstance(length, int) and isinstance(keys, int)
         if is_known and length * keys <= blocks.count * blocks.rows * blocks.window:

@@ -2,11 +2,11 @@
 
 A cache is a dict with `key` [..., L, D] and `value` [..., L, D], of one of three kinds. A *fixed* cache has capacity
 for L positions, of which `index` (int32 scalar) are filled: all sizes are known, as XLA and JAX require. A *growing*
-cache has no `index`: L is the number of its positions. A *rolling* cache contains those of `index` positions to which
+cache has no `index`: L is the number of its positions. Of `index` positions, a *rolling* cache contains those to which
 later queries may attend, the first F and the last L − F; `real` [B, L] is True where it is filled and not masked.
 
-The rows of a growing cache may have different numbers of positions, `lengths` int32 [B], at the end of L. It then has
-`filled` [B, L + T] for a call that appends T positions, True at positions that a row has.
+The rows of a growing cache may have different numbers of positions, `lengths` int32 [B], which are the last ones of L.
+The cache then contains `filled` [B, L + T] for a call that appends T positions, True at the positions of each row.
 """
 
 import operator
@@ -76,7 +76,7 @@ def append_rolling(cache, memory, real=None, first=0):
 
 
 def _joined(cache, name, new, first):
-    """Returns the first positions, with those of the new ones that belong there, the last ones, and the new ones."""
+    """Returns the first positions, into which new ones may be written, then the last ones, then the new ones."""
     rows = cache[name][:, :, None] if name == "real" else cache[name]
     if not first:
         return ops.concatenate([rows, new], axis=-2)
@@ -91,7 +91,7 @@ def capacity_after(cache, length):
 
 
 def first_query_position(position, added, queries):
-    """Returns the position of the first of `queries` at the end of `added` keys, the first of which is at `position`.
+    """Returns the position of the first query; the queries are the last of `added` keys, which begin at `position`.
 
     In decoding there are as many queries as new keys, and nothing is computed.
     """
@@ -103,7 +103,7 @@ def first_query_position(position, added, queries):
 def write(buffer, update, index):
     """Returns `buffer` [..., L, D] with `update` [..., T, D] written at the positions `index` … `index + T − 1`.
 
-    A select rather than a slice update: Keras' slice update needs XLA on the TensorFlow backend.
+    It is a select rather than a slice update, because Keras' slice update requires XLA on the TensorFlow backend.
     """
     source = ops.arange(ops.shape(buffer)[-2], dtype="int32") - index
     if update.shape[-2] == 1:  # every step of decoding

@@ -28,7 +28,7 @@ class DeltaRuleAttention(StateAttention):
     a cost of (T + S) · N · H · V. A step is the recurrence; the cache is the state, whose size does not depend on the
     length. In parallel for all pairs, the weights are `tril(Q Kᵀ) (I + A)⁻¹ diag(β)`: `return_attention_scores` (which
     does not change the output) and the implementations `"dense"` and `"blockwise"` compute them, at a cost of
-    S² · N · (S + T). All of this is in float32 or wider.
+    S² · N · (S + T). All of it is computed in float32 or wider.
 
     The layer is always causal, even without `use_causal_mask`. A masked key does not change the state. There is no
     softmax: the layer takes no `attention_bias`, and no `attention_mask`, since a key changes the state for all later

@@ -19,12 +19,12 @@ class DifferentialAttention(MultiHeadAttention):
     the norm divides by the root of the mean square of the head, without learned weights (W_o can contain them), and
     `output = concat(headᵢ) W_o`.
 
-    Rows of the weights sum to 1 − λ; single weights may be negative. Masks and `attention_bias` act on both softmaxes,
-    dropout on their difference. The cost is that of multi-head attention with 2N heads, without fused kernels and
-    tiles: long sequences are computed in chunks of queries.
+    Rows of the weights sum to 1 − λ; individual weights may be negative. Masks and `attention_bias` act on both
+    softmaxes, dropout on their difference. The cost is that of multi-head attention with 2N heads, without fused
+    kernels and tiles: long sequences are computed in chunks of queries.
 
     Args:
-        num_heads: N, a positive integer; in the paper half the number of a Transformer without it.
+        num_heads: N, a positive integer; in the paper half the number of heads of multi-head attention.
         key_dim: Size of each of the two queries and keys of a head, p_k.
         value_dim: Size of each head for values. Default: 2 p_k.
         initial_lambda: λ₀, 0 ≤ λ₀ < 1; in the paper `0.8 − 0.6 exp(−0.3 (l − 1))` in layer l = 1, 2, ….

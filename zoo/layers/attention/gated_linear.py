@@ -10,7 +10,7 @@ from zoo.layers.core.facts import computes
 from zoo.layers.core.projections import apply_positionwise, split_heads
 from zoo.row_selection import take
 
-# Keys in a chunk; within a chunk there is a factor for each pair of positions and feature.
+# Keys in a chunk; within a chunk there is a factor for each pair of positions and each feature.
 CHUNK_SIZE = 16
 
 
@@ -26,7 +26,7 @@ class GatedLinearAttention(StateAttention):
     of (T + S) · N · H · V. A step is the recurrence; the cache is the state, whose size does not depend on the length.
     In parallel for all pairs, the weight of key s for query t is `Σ_h q_th k_sh α_(s+1)h … α_th / √H`:
     `return_attention_scores` (which does not change the output) and the implementations `"dense"` and `"blockwise"`
-    compute it, at a cost of T · S · N · H. All of this is in float32 or wider.
+    compute it, at a cost of T · S · N · H. All of it is computed in float32 or wider.
 
     The layer is always causal, even without `use_causal_mask`. At a masked key the state does not change. There is no
     softmax: the layer takes no `attention_bias`, and no `attention_mask`, since a key changes the state for all later
@@ -107,7 +107,7 @@ class GatedLinearAttention(StateAttention):
     def compare(self, query, key, visibility):
         key, log_decays = ops.split(key, 2, axis=-1)
         total = ops.cumsum(log_decays, axis=-2)  # up to each key
-        # There is no decay before the first key and after the last one.
+        # There is no decay before the first key or after the last one.
         indices = ops.clip(visibility.query_positions + 1, 0, ops.shape(key)[-2])
         query_total = take(ops.pad(total, ((0, 0), (0, 0), (1, 0), (0, 0))), indices, axis=-2)
         between = ops.minimum(query_total[..., :, None, :] - total[..., None, :, :], 0.0)  # [B, N, T, S, H]

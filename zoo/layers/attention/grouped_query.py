@@ -46,7 +46,7 @@ class GroupedQueryAttention(SharedMemoryAttention):
 
     The group of head i is `g = ⌊i · G / N⌋`. With one group this is multi-query attention (Shazeer 2019), with N groups
     multi-head attention. Keys, values and caches are N / G times smaller; with `share_score=False` only the values
-    are, since the score of each head may project the keys of its group.
+    are, since each head has a score that may project the keys of its group.
 
     Args:
         num_heads: N, a positive integer.

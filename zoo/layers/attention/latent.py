@@ -17,7 +17,7 @@ from zoo.layers.core.projections import (
 )
 from zoo.layers.positions.rotary import RotaryPositions
 
-# Methods that require keys and values in place of latent vectors if a subclass overrides them.
+# A subclass that overrides one of these methods requires keys and values in place of latent vectors.
 _METHODS_ON_KEYS = ("attend_rows", "compare", "compare_heads", "weighted_sum", "sum_heads")
 
 
@@ -27,7 +27,7 @@ class MultiHeadLatentAttention(SharedMemoryAttention):
 
     `c = norm(W_DKV v)`, `kᵢ = [W_UKⁱ c; R(s) W_KR k]`, `vᵢ = W_UVⁱ c` for a key k and value v at position s, which are
     one vector in the paper; `qᵢ = [W_UQⁱ c'; R(p) W_QRⁱ c']` with `c' = norm(W_DQ q)` for a query q at position p, or
-    `c' = q` without `query_latent_dim`. `headᵢ = Σ softmax(qᵢ · kᵢ / √p_k) vᵢ`, and `concat(headᵢ) W_o`.
+    `c' = q` without `query_latent_dim`. `headᵢ = Σ softmax(qᵢ · kᵢ / √p_k) vᵢ`, `output = concat(headᵢ) W_o`.
 
     The cache has C + R numbers per position for any N; that of multi-head attention has N · (p_k + p_v). A step of
     decoding does not compute keys and values: since `q · W_UK c = (W_UKᵀ q) · c` and `Σ w W_UV c = W_UV Σ w c`, all
@@ -40,7 +40,7 @@ class MultiHeadLatentAttention(SharedMemoryAttention):
         latent_dim: Size of c, C, a positive integer.
         rope_dim: Size of the rotary part, R, an even number below `key_dim`.
         value_dim: Size of each head for values, p_v. Default: `key_dim − rope_dim`.
-        query_latent_dim: Size of c', or `None` for queries without one.
+        query_latent_dim: Size of c', or `None` for c' = q.
         latent_norm: Whether c and c' are normalised (RMS norm).
         use_bias: Whether the projections to c, c', the rotary key and the output have biases, and without c' the
             projection to the queries. Projections from c and c' have none.

@@ -1,4 +1,4 @@
-"""Lightweight and dynamic convolution: learned or predicted weights of near positions, without comparisons."""
+"""Lightweight and dynamic convolution: learned or predicted weights of nearby positions, without comparisons."""
 
 import keras
 from keras import ops
@@ -11,7 +11,7 @@ from zoo.layers.core.projections import apply_positionwise, projection
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class LightweightConvolution(SelfMixing):
-    """Weighted sums of near positions by weights per head: `yₜ = (Σⱼ softmax(W_h)ⱼ gₜ₊ⱼ₋ₗ) W_o`.
+    """Weighted sums of nearby positions, with weights per head: `yₜ = (Σⱼ softmax(W_h)ⱼ gₜ₊ⱼ₋ₗ) W_o`.
 
     `g = a ⊙ sigmoid(b)` with `[a; b] = X W_i`, of the size D of the inputs. Each of the N heads has D / N of the
     features, which share its k weights W_h. Position t reads l positions before it and k − 1 − l after it:
@@ -28,7 +28,7 @@ class LightweightConvolution(SelfMixing):
         dropout: Rate of dropout on the weights of the positions (DropConnect).
         seed: Seed of the dropout.
         use_bias: Whether W_i and W_o have biases.
-        kernel_initializer: Initializer of W_i, W_o and W.
+        kernel_initializer: Initializer of W_i, W_o and W_h.
 
     Call arguments and results: see `SelfMixing`; weights are [B, N, T, T], zero outside the k positions.
 

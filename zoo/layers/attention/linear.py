@@ -10,7 +10,7 @@ from zoo.layers.core.projections import split_at
 from zoo.layers.execution.plan import Execution, has_zero, record
 from zoo.row_selection import take
 
-# Queries in a block of causal attention; they are compared one by one with the keys of their own block.
+# Queries in a block of causal attention; each is compared with each key of its own block.
 BLOCK_SIZE = 64
 # Features are at least e^−20, so that no sum of their products is zero.
 LARGEST_NEGATIVE = 20.0
@@ -69,8 +69,8 @@ class LinearAttention(LinearTimeAttention):
         if self.positions is not None and self.positions.needs_products:
             raise ValueError(
                 f"`positions` of {type(self).__name__} must preserve the lengths of queries and keys, like "
-                f"RotaryPositions: {type(self.positions).__name__} changes them, which does not become a decay in "
-                f"a product of features. Received: positions={self.positions!r}."
+                f"RotaryPositions: {type(self.positions).__name__} scales them, which does not decay a product "
+                f"of features. Received: positions={self.positions!r}."
             )
 
     @computes("φ(query) = elu(query) + 1")
@@ -117,7 +117,7 @@ class LinearAttention(LinearTimeAttention):
 
     @computes("log(φ(query) · φ(key))")
     def compare(self, query, key, visibility):
-        # The softmax of logarithms divides each product by their sum.
+        # The softmax of the logarithms divides each product by the sum of all.
         return ops.log(ops.matmul(query, ops.swapaxes(key, -1, -2)))
 
     @computes("φ(query) · φ(key) / Σ φ(query) · φ(key)")
@@ -155,8 +155,7 @@ def _elu_plus_one(inputs):
 def _causal_sums(query, key, value, start, previous_sums):
     """Returns `query · Σ key valueᵀ` over the keys up to each query's position, [B, N, T, V], and the sum over all.
 
-    Each block of queries is multiplied by the sum over all earlier blocks of keys, and by the keys of its own block
-    one by one.
+    Each block of queries is multiplied by the sum over all earlier blocks of keys, and by each key of its own block.
 
     Sizes are [B, N, T or S, M] and [B, N, S, V]; `start` is the position of the first query, `previous_sums` are those
     of earlier keys, [B, N, M, V], or `None`.
@@ -186,10 +185,10 @@ def _prefix_sums(key, value, size, previous_sums):
         exists = blocks.key_positions()[..., None] < keys  # [C, K, 1]
         key = ops.where(exists, key, ops.zeros_like(key))
     sums = ops.matmul(ops.swapaxes(key, -1, -2), blocks.cut_rows(value))
-    # Not `sums[:, :, :1]`: there may be no block.
+    # `sums[:, :, :1]` would be empty if there are no blocks.
     if previous_sums is None:
         first = ops.zeros_like(ops.sum(sums, axis=2, keepdims=True))
     else:
         first = previous_sums[:, :, None]
-    # Nothing is subtracted: later keys must not change a bit of earlier results.
+    # Sums are never subtracted, so that later keys leave earlier results unchanged to the last bit.
     return ops.cumsum(ops.concatenate([first, sums], axis=2), axis=2)

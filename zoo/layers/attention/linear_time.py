@@ -82,7 +82,7 @@ class LinearTimeAttention(WideState, MultiHeadAttention):
         raise NotImplementedError(f"{type(self).__name__} must override `attend_linearly`.")
 
     def has_linear_path(self):
-        """Returns whether no subclass overrides only the quadratic path."""
+        """Returns whether no subclass overrides the quadratic path without the linear one."""
         return not overridden_since(self, _QUADRATIC_METHODS, self.linear_method)
 
     def can_fuse(self, masked, biased):
@@ -100,8 +100,8 @@ class LinearTimeAttention(WideState, MultiHeadAttention):
         """
         if not self.has_linear_path():
             raise ValueError(
-                f"{type(self).__name__} overrides one of {', '.join(_QUADRATIC_METHODS)}, but a cache contains the "
-                "state of the linear path: it has no cache."
+                f"{type(self).__name__} has no cache, because it overrides one of {', '.join(_QUADRATIC_METHODS)}: "
+                "a cache contains the state of the linear path."
             )
         return {
             self.state_name: self.stored_zeros((batch_size, self.num_heads, *self.state_shape)),

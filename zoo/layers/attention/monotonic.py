@@ -50,7 +50,7 @@ class MonotonicAttention(Attention):
     Args:
         score: See `Attention`. Default: a `NormalizedAdditiveScore`.
         noise: Standard deviation of ε in training, 0 or more.
-        initial_offset: Initial value of r, which is learned. With a negative one, an untrained layer stops late.
+        initial_offset: Initial value of r, which is learned. If it is negative, an untrained layer stops late.
         hard: Whether decisions are hard outside training; otherwise weights are those of training without noise.
         **kwargs: `dropout`, `seed` and `visibility` of `BaseAttention`.
 
@@ -101,7 +101,7 @@ class MonotonicAttention(Attention):
         self.offset = self.add_weight(name="offset", shape=(), initializer=initializer)
 
     def with_noise_seed(self, memory, training):
-        """Returns the memory, in training with the seed of the noise for all queries or steps."""
+        """Returns the memory; in training, it contains the seed of the noise for all queries or steps."""
         if not training or not self.noise:
             return memory
         return {**memory, "seed": self.noise_generator.next()}

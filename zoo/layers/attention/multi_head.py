@@ -37,13 +37,13 @@ class MultiHeadAttention(BaseAttention):
         key_dim: Size of each head for keys, p_k, and by default for queries; a positive integer.
         value_dim: Size of each head for values, p_v. Default: `key_dim`.
         output_dim: Size of the output, p_o. Default: the last axis of the query.
-        score: The score of each head, as `get_score` takes it: a `Score`, its name, or a callable or Keras layer
+        score: The score of each head, as for `get_score`: a `Score`, its name, or a callable or Keras layer
             f(query, key) → scores. Default: `ScaledDotScore()`.
-        positions: A `Positions` object, such as `RotaryPositions()`, or `None` for attention without order.
+        positions: A `Positions` object, such as `RotaryPositions()`; `None` for attention that ignores positions.
         use_bias: Whether the projections have biases.
         kernel_initializer: Initializer of the projections.
         query_dim: Size of each head for queries, p_q. Default: `key_dim`. It may differ if the score takes queries and
-            keys of different sizes (general, additive, concat with and without v, location, your own).
+            keys of different sizes (general, additive, concat with or without v, location, or your own).
         output_projection: Whether W_o is applied.
         share_score: Whether all heads share one score function. If not, each head has a copy with separate weights:
             `headᵢ = attentionᵢ(…)`, see `PerHeadScore`.

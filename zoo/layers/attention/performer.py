@@ -16,8 +16,8 @@ class PerformerAttention(LinearAttention):
     """Multi-head attention with weights that estimate those of the softmax, `exp(q · k / √H)`, in linear time (FAVOR+).
 
     `φ(x) = exp(ωᵢ · x' − |x'|² / 2) / √M`, `x' = x / H^¼`, with M random vectors `ωᵢ`: `φ(q) · φ(k)` has the mean
-    `exp(q · k / √H)`, and a variance proportional to 1 / M that grows with the exponential of `|q' + k'|²`. Every H of
-    the vectors are orthogonal, with the lengths of normal vectors, which lowers the variance. They are drawn when the
+    `exp(q · k / √H)`, and a variance proportional to 1 / M that grows with the exponential of `|q' + k'|²`. Each group
+    of H vectors is orthogonal, with the lengths of normal vectors, which lowers the variance. They are drawn when the
     layer is built, shared by all heads, never trained, and saved with the model.
 
     The rest is as in `LinearAttention`. A common factor of all features of a query does not change its weights: the
@@ -35,7 +35,7 @@ class PerformerAttention(LinearAttention):
     Call arguments, masking and results: see `BaseAttention`; weights are [B, N, T, S].
 
     Raises:
-        ValueError: As `LinearAttention`, and for a `num_features` that is not a positive integer.
+        ValueError: As for `LinearAttention`, and for a `num_features` that is not a positive integer.
 
     Example:
         >>> import numpy as np
@@ -57,7 +57,7 @@ class PerformerAttention(LinearAttention):
 
     def build(self, query_shape, value_shape=None, key_shape=None):
         super().build(query_shape, value_shape, key_shape)
-        # In float32 under any policy, like the sums of the features.
+        # They are in float32 under any policy, like the sums of the features.
         self.random_features = self.add_weight(
             name="random_features",
             shape=(self.key_dim, self.num_features),
@@ -91,11 +91,11 @@ class PerformerAttention(LinearAttention):
 
 
 def orthogonal_features(size, count, seed=None, dtype=None):
-    """Returns random columns, [size, count]: every `size` of them orthogonal, each distributed as N(0, 1)."""
+    """Returns random columns [size, count], each distributed as N(0, I); each group of `size` is orthogonal."""
     blocks = -(-count // size)
     normal = keras.random.normal((2, blocks, size, size), seed=seed)
     directions, triangles = ops.qr(normal[0])
-    # Every rotation is equally likely only with positive diagonals.
+    # Rotations are uniformly distributed only if the diagonals are positive.
     signs = ops.where(ops.diagonal(triangles, axis1=-2, axis2=-1) < 0, -1.0, 1.0)
     lengths = ops.sqrt(ops.sum(ops.square(normal[1]), axis=-2))  # [blocks, size]
     vectors = directions * (signs * lengths)[:, None]

@@ -11,8 +11,8 @@ from zoo.layers.core.checks import check_size
 class AttentionPooling(ReturnsMore, SavesOptions):
     """Weighted means of a sequence, by learned queries: `attention(query = Q, value = inputs)`.
 
-    With `AdditiveAttention` and one query this is the pooling of hierarchical attention networks, with several queries
-    and `MultiHeadAttention` that of the Set Transformer.
+    With `AdditiveAttention` and one query this is the pooling of hierarchical attention networks; with
+    `MultiHeadAttention` and several queries it is that of the Set Transformer.
 
     Args:
         attention: An attention layer that follows the contract of `BaseAttention`.

@@ -25,12 +25,12 @@ class MultiScaleRetention(StateAttention):
 
     As a recurrence: `S_t = γ S_{t−1} + k_t v_tᵀ`, `head_t = q_tᵀ S_t / √H`. Chunks of positions are computed in
     parallel, and pass the state from one to the next, at a cost of (T + S) · N · H². The cache is the state, whose size
-    does not depend on the length. All of this is in float32 or wider. `return_attention_scores`, which does not change
-    the output, an `attention_mask`, and the implementations `"dense"` and `"blockwise"` cost T · S.
+    does not depend on the length. All of it is computed in float32 or wider. `return_attention_scores`, which does not
+    change the output, an `attention_mask`, and the implementations `"dense"` and `"blockwise"` cost T · S.
 
-    The layer is always causal, even without `use_causal_mask`. A masked key adds nothing, but counts in distances.
-    There is no softmax: the layer takes no `attention_bias`, weights may be negative, and their rows may have any sum.
-    With a cache there are no weights, no `attention_mask` and no `start_index`.
+    The layer is always causal, even without `use_causal_mask`. A masked key adds nothing to the state, but counts in
+    distances. There is no softmax: the layer takes no `attention_bias`, weights may be negative, and their rows may
+    have any sum. With a cache there are no weights, no `attention_mask` and no `start_index`.
 
     Args:
         num_heads: N, a positive integer.

@@ -12,7 +12,7 @@ from zoo.layers.scores import get_score
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class SegmentPooling(ReturnsMore, KeepsQuantization):
-    """Weighted means of the segments of a sequence, by one learned query: words become sentences.
+    """The weighted mean of each segment of a sequence, by one learned query; a segment may be a sentence.
 
     With the inputs h_t, the query u, and the positions t of segment i:
 
@@ -72,7 +72,7 @@ class SegmentPooling(ReturnsMore, KeepsQuantization):
         self.score.build_for_attention((None, 1, size), (None, None, size))
 
     def compute_mask(self, inputs, segments=None, mask=None):
-        """Returns no mask: segments after the last one of a text are zero."""
+        """Returns no mask: the vectors of segments that a text does not have are zero."""
         return None
 
     def call(self, inputs, segments, mask=None, return_attention_scores=False):

@@ -106,7 +106,7 @@ class SelfMixing(ReturnsMore, KeepsQuantization):
                 )
         for argument, tensor in (("attention_mask", attention_mask), ("attention_bias", attention_bias)):
             if tensor is not None:
-                raise ValueError(f"{name} takes no `{argument}`: it compares no pairs.")
+                raise ValueError(f"{name} takes no `{argument}`: it has no scores of pairs.")
         if return_attention_scores and (cache is not None or not self.has_weights):
             reason = "with a cache it computes no weights" if self.has_weights else "it has no weights"
             raise ValueError(f"{name} takes no `return_attention_scores`: {reason}.")
@@ -116,7 +116,7 @@ class SelfMixing(ReturnsMore, KeepsQuantization):
 
 
 def _combined_mask(mask_arguments, length):
-    """Returns the conjunction of masks, by name, boolean [B, T], or `None`."""
+    """Returns the conjunction of a dict of masks, boolean [B, T]; `None` if all are `None`."""
     combined = None
     for name, mask in mask_arguments.items():
         mask = masks.combined_value_mask(masks.check_mask(mask, name, (2,)), combined, length)

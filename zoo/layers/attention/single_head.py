@@ -23,7 +23,7 @@ class Attention(BaseAttention):
         score: A `Score`, its name, or a callable or Keras layer f(query, key) → scores, as for `get_score`.
         **kwargs: `dropout`, `seed`, `implementation`, `visibility` and `normalization` of `BaseAttention`.
 
-    Call arguments, masking and results: see `BaseAttention`; the output has the last axis of `value`.
+    Call arguments, masking and results: see `BaseAttention`; the size of the output is that of `value`.
 
     Example:
         >>> import numpy as np

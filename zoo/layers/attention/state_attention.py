@@ -34,7 +34,7 @@ class StateAttention(LinearTimeAttention):
     linear_method = "run"
     has_gate = True
     supports_pair_masks = False
-    """Whether `attention_mask` is supported, since no key changes how much of other keys remains in the state."""
+    """Whether `attention_mask` is supported: only if no key changes what the state retains of other keys."""
 
     def __init__(self, num_heads, key_dim, value_dim=None, use_bias=False, epsilon=1e-6, **kwargs):
         if self.has_gate and kwargs.get("output_gate"):

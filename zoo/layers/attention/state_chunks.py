@@ -35,7 +35,7 @@ def attend_by_state(query, key, value, log_decay, start, before, size):
     query = blocks.cut_rows(query)  # [B, N, C', K, M]
     count = ops.shape(key)[-3]
     indices = blocks.first_keys() // size
-    # Blocks of queries before the first key or after the last one have no chunk of keys: index C stands for zeros.
+    # Blocks of queries before the first key or after the last one have no chunk of keys; their index C selects zeros.
     chunks = ops.where(ops.logical_and(indices >= 0, indices < count), indices, count)
     key, value, log_decay = (_take_chunks(tensor, chunks) for tensor in (key, value, log_decay))
     pairs = _decayed_products(query, key, log_decay)  # [B, N, C', K, K]
@@ -46,7 +46,7 @@ def attend_by_state(query, key, value, log_decay, start, before, size):
 
 
 def decaying_sums(terms, log_decay, before, size):
-    """Returns `c_t = exp(g_t) ⊙ c_{t−1} + a_t` for all positions, [B, T, D], and the last one, [B, D].
+    """Returns `c_t = exp(g_t) ⊙ c_{t−1} + a_t` for all positions, [B, T, D], and for the last one, [B, D].
 
     Args:
         terms: a, [B, T, D]; like all tensors here in float32 or wider.
@@ -91,7 +91,7 @@ def inverse_of_corrections(key, betas):
 
 
 def new_values(key, value, betas, before, size):
-    """Returns the values u of the delta rule, `uₜ = βₜ (vₜ − Sₜ₋₁ᵀ kₜ)`, `Sₜ = Sₜ₋₁ + kₜ uₜᵀ`, [B, N, S, V].
+    """Returns u [B, N, S, V], the values of the delta rule, `uₜ = βₜ (vₜ − Sₜ₋₁ᵀ kₜ)`, `Sₜ = Sₜ₋₁ + kₜ uₜᵀ`.
 
     Args:
         key: [B, N, S, M].
@@ -142,7 +142,7 @@ def _chunks(tensor, size):
 
 
 def _take_chunks(tensor, indices):
-    """Returns the chunks at these indices, [..., C', K, D] from [..., C, K, D]; index C stands for zeros."""
+    """Returns the chunks at these indices, [..., C', K, D] from [..., C, K, D]; index C selects zeros."""
     zeros = ops.zeros_like(tensor[..., :1, :, :])
     return take(ops.concatenate([tensor, zeros], axis=-3), indices, axis=-3)
 

@@ -1,4 +1,4 @@
-"""States in float32 or wider in caches."""
+"""States in float32 or wider, also in caches."""
 
 import contextlib
 import contextvars
@@ -22,8 +22,8 @@ def states_as_floats():
 class WideState:
     """Mixin of layers that sum over positions in float32 or wider, whatever their compute dtype.
 
-    Keras casts the floats among a layer's arguments to its compute dtype, and those of layers around it to theirs. A
-    cache therefore contains the bits of a state as integers.
+    Keras casts floating point arguments to the compute dtype of a layer, and of each layer that contains it. A cache
+    therefore contains the bits of a state as integers.
     """
 
     @property

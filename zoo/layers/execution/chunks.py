@@ -1,4 +1,4 @@
-"""Attention for a part of the queries at a time, recomputed in the backward pass: chunks, or blocks with windows."""
+"""Attention of some queries at a time, recomputed in the backward pass: of chunks, or of blocks with windows."""
 
 import dataclasses
 import functools

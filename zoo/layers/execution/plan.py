@@ -18,12 +18,12 @@ from zoo.layers.execution.running_softmax import has_running_softmax
 from zoo.layers.execution.tiles import tile_sizes
 
 IMPLEMENTATIONS = ("auto", "dense", "blockwise", "fused")
-# How many numbers a chunk of queries has at most, and how many are computed at once at most: beyond that, chunks are
-# worth their second forward pass.
+# The largest size of a chunk of queries in numbers, and the most numbers that are computed at once; beyond it, chunks
+# are worth their second forward pass.
 CHUNK_BUDGET = 2**21
 DENSE_LIMIT = 2**25
-# Factors of both on an accelerator: no chunk fits into its caches anyway, and each step of a loop launches a dozen
-# kernels, which take about 5 µs each: enough time to compute millions of numbers.
+# Factors of both on an accelerator, whose caches no chunk fits into anyway. Each step of a loop launches a dozen
+# kernels; a launch takes about 5 µs, in which millions of numbers could be computed.
 CHUNKS_OF_ACCELERATORS = 64
 DENSE_OF_ACCELERATORS = 16
 # The fewest queries in a chunk where tiles are possible: products of fewer rows are slow.
@@ -76,7 +76,7 @@ def plan(layer, shape, keys, visibility, biased=False, drops=False, weights=Fals
         visibility: The `Visibility`.
         biased: Whether there is a bias.
         drops: Whether dropout is active.
-        weights: Whether the weights alone are computed.
+        weights: Whether only the weights are computed.
     """
     if backend.backend() == "torch":
         *shape, keys = known_sizes((*shape, keys))
@@ -197,12 +197,12 @@ def _sizes(layer, shape, keys):
 
 
 def chunk_budget():
-    """Returns how many numbers a chunk has at most."""
+    """Returns the largest size of a chunk, in numbers."""
     return CHUNK_BUDGET * (CHUNKS_OF_ACCELERATORS if kernels.has_accelerator() else 1)
 
 
 def dense_limit():
-    """Returns how many numbers are computed at once at most."""
+    """Returns the most numbers that are computed at once."""
     return DENSE_LIMIT * (DENSE_OF_ACCELERATORS if kernels.has_accelerator() else 1)
 
 

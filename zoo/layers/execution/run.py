@@ -1,4 +1,4 @@
-"""Runs the planned path; two of the paths are in this module: all queries at once, and the backend's fused kernel."""
+"""Runs the planned path. Two paths are in this module: all queries at once, and the backend's fused kernel."""
 
 from keras import ops
 
@@ -8,7 +8,7 @@ from zoo.layers.execution.tiles import attend_in_tiles
 
 
 def attend_densely(layer, query, memory, visibility, bias, seed, names):
-    """Returns all results of `layer.attend_rows` for all queries at once: a graph computes only those in use."""
+    """Returns all results of `layer.attend_rows`, for all queries at once; a graph computes only those in use."""
     return layer.attend_rows(query, memory, visibility, bias, seed)
 
 

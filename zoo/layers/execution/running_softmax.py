@@ -1,7 +1,7 @@
-"""A softmax over tiles of queries × keys, one of which is in memory at any time; see `zoo.layers.execution.tiles`.
+"""A softmax over tiles of queries × keys, of which only one is in memory at a time; see `zoo.layers.execution.tiles`.
 
-Keras has no operation for a loop with custom gradients, nor for derivatives of a function in such a loop: this module
-has a part for TensorFlow and a part for JAX.
+Keras has no operation for a loop with custom gradients, nor for derivatives of a function in such a loop. This module
+therefore has a part for TensorFlow and a part for JAX.
 """
 
 import importlib

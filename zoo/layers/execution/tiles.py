@@ -2,7 +2,7 @@
 
 For query i and key j of a tile, `pᵢⱼ = exp(sᵢⱼ − mᵢ)`, where m is the largest score so far; the sums of p and of p · v
 are scaled down whenever m grows, and their quotient is the output. Tiles in which all pairs are masked are skipped, so
-that a causal mask halves the work; in tiles without masked pairs no mask is computed. The backward pass recomputes the
+that a causal mask halves the work; no mask is computed for tiles without masked pairs. The backward pass recomputes the
 scores of a tile.
 
 Milakov and Gimelshein 2018, "Online normalizer calculation for softmax", https://arxiv.org/abs/1805.02867; Rabe and
@@ -170,7 +170,7 @@ class _Grid:
 
 
 def _range(parts, axes, new_axis=None):
-    """Returns the range of the numbers in each part, over the `axes`.
+    """Returns the smallest and the largest number in each part, over the `axes`.
 
     With a `new_axis`, the parts [I, B, L, 1] become [B, I, 1] (for 2) or [B, 1, I] (for 1).
     """
