@@ -1,4 +1,4 @@
-"""Decoding: generates sequences with a step function, independently of models.
+"""Generates sequences with a step function, independently of models.
 
 A step function is `step(last, state, memory) -> (logits, state)`. `last` [R] are the last tokens of R rows; `logits`
 [R, V] are those of the next ones. `state` is a nested structure of tensors whose first axis is R, or scalars. `memory`
@@ -6,7 +6,7 @@ is a nested structure of tensors whose first axis is the batch B; it is constant
 number of beams, with those of one sentence adjacent. For the coverage penalty, the step function returns
 `(logits, attention [R, S], state)`.
 
-Everything here runs eagerly, in a TensorFlow graph and under JAX's jit. If tensors may change their sizes in loops,
+All functions run eagerly, in a TensorFlow graph and under JAX's jit. Where the sizes of tensors may change in loops,
 finished rows are removed and cost nothing.
 """
 

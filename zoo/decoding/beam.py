@@ -35,7 +35,7 @@ def coverage_penalty(coverage: Any, mask: Any, beta: float) -> Any:
 
 
 class BeamSearch(Search):
-    """Searches with K live hypotheses per sentence, and stores the N best ended ones.
+    """Searches with K live hypotheses per sentence, and stores the N best of those that have ended.
 
     Args:
         alpha: Exponent of the length penalty.

@@ -1,4 +1,4 @@
-"""Beam search, also by the rules of other libraries: how ended hypotheses rank, and when the search ends."""
+"""Beam search by several rules, also of other libraries: how ended hypotheses rank, and when the search ends."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ class HuggingFaceBeamSearch(_RankByMeanLogProb):
     """The rules of `transformers` with `early_stopping=False`.
 
     K ended hypotheses are stored. Once there are K, the search ends at the first step t after which the worst of them
-    ranks above the best live one at its current length, `log P / t^alpha`, although the latter may rank higher later.
+    ranks no lower than the best live one at its current length, `log P / t^alpha`, even if that could rank higher.
     The start token, which is also the padding token in that library, is excluded from the normalization.
 
     Reference:
@@ -80,7 +80,7 @@ class EagerHuggingFaceBeamSearch(HuggingFaceBeamSearch):
 
 
 class PatientHuggingFaceBeamSearch(HuggingFaceBeamSearch):
-    """The rules of `transformers` with `early_stopping="never"`: it ends when no live hypothesis can rank higher."""
+    """The rules of `transformers` with `early_stopping="never"`: ends when no live hypothesis can rank higher."""
 
     def compared_length(self, index: Any, rows: Rows) -> Any:
         return rows["max_length"] if self.alpha > 0 else super().compared_length(index, rows)
@@ -160,6 +160,9 @@ def beam_search(
     Returns:
         Ids [B, N, capacity], by rank, and the float32 sums of the log probabilities [B, N] of the tokens after the
         prompt. If there are fewer than N sequences, the others have log probabilities below −1e29.
+
+    Raises:
+        ValueError: If `constraints.num_begun` is not 0.
 
     Reference:
         Wu et al. 2016, "Google's Neural Machine Translation System", section 7, https://arxiv.org/abs/1609.08144

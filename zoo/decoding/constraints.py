@@ -32,7 +32,7 @@ class SpecialIds:
         return functools.reduce(ops.logical_or, [ops.equal(tokens, end) for end in (self.end, *self.other_ends)])
 
     def with_one_end(self, tokens: Any, ends: Any) -> Any:
-        """Returns tokens in which those that end a sequence are replaced by `end`."""
+        """Returns tokens with `end` in place of those that end a sequence, which `ends` marks."""
         return ops.where(ends, self.end, tokens) if self.other_ends else tokens
 
 
@@ -43,12 +43,12 @@ class Constraints:
     Args:
         special: The special ids.
         max_lengths: Maximum number of tokens of each row, including the prompt and the end, int32 [B].
-        capacity: Capacity of the result in tokens: the largest of these, an integer or a scalar tensor.
+        capacity: Capacity of the result in tokens, at least all of `max_lengths`; an integer or a scalar tensor.
         prompt: The tokens with which rows begin, int32 [B, P], padded at the end, P at least 1; or `None`.
         no_repeat_ngram: Size of n-grams, including the prompt's, none of which occurs twice; 0 allows repetitions.
-        num_begun: Number of tokens of the prompts with which rows begin before the first step, an integer or an int32
+        num_begun: Number of tokens of the prompts that rows contain before the first step, an integer or an int32
             scalar, at most the length of the shortest prompt and the smallest of `max_lengths`. The initial state must
-            then contain all tokens before the last of these; if it is 0, rows begin with the start token. Beam search
+            contain all tokens before the last one of these. With 0, rows begin with the start token; beam search
             requires 0.
         min_length: Minimum number of tokens before the end, including the prompt; at most `max_lengths`.
         forces_end: Whether the last token of a row of maximum length is the end, unless it belongs to the prompt. Its
@@ -118,7 +118,7 @@ class Constraints:
         if not size:
             return logits
         num_rows, length = ops.shape(ids)
-        starts = length - size + 1  # the number of possible n-grams
+        starts = length - size + 1  # number of positions at which n-grams may start
         starts = max(starts, 0) if isinstance(starts, int) else ops.maximum(starts, 0)
         matches = ops.broadcast_to((ops.arange(starts) + size - 1 < index)[None], (num_rows, starts))
         for offset in range(size - 1):

@@ -27,8 +27,8 @@ def greedy_search(
         constraints: The `Constraints`.
         memory: Constant inputs of the step function, nested tensors with the batch axis first; or `None`.
         resizes: Whether tensors may change their sizes in loops. Default: if the backend supports it.
-        drafts: How several tokens are drafted and confirmed at once, which requires `resizes` and replaces `step`;
-            `None` for one token at a time. The results are the same, up to rounding in the model.
+        drafts: How several tokens are drafted and confirmed at once; requires `resizes` and replaces `step`. `None`
+            for one token at a time. The results are the same, up to rounding in the model.
 
     Returns:
         Ids [B, capacity]: the prompt, the generated tokens including the end (if it was reached), then padding; and the
@@ -60,7 +60,7 @@ def sample(
         state: The initial state.
         constraints: The `Constraints`.
         seeds: Seed of each row, int32 [B].
-        row_numbers: Number of each row, int32 [B], so that equal rows with one seed differ.
+        row_numbers: Number of each row, int32 [B], so that the samples of equal rows with the same seed differ.
         temperature: Divisor of the log probabilities, > 0; a number, or one per row, [B].
         top_k: Sample only from this many most probable tokens; 0 for all.
         top_p: Sample from the smallest set of most probable tokens with this total probability, in (0, 1]; a number, or

@@ -14,7 +14,7 @@ Rows = dict[str, Any]
 
 # Finished rows are removed when at most this fraction of rows is unfinished, since copying the others takes time.
 SHRINK_AT = 0.75
-# With fixed sizes, a second loop, with fewer rows by this factor, continues the last sentences of a batch.
+# With fixed sizes, a second loop, which has fewer rows by this factor, finishes the last sentences of a batch.
 FIRST_TO_SECOND = 8
 
 

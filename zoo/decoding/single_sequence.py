@@ -68,7 +68,7 @@ class SingleSequenceSearch(Search):
         return {**rows, **changes}, state
 
     def constrain(self, chosen: Any, rows: Rows, index: Any) -> tuple[Any, Any, Any]:
-        """Returns tokens in which those that constraints require replace the chosen ones at `index`, int32.
+        """Returns the chosen tokens at `index`, replaced where constraints require other tokens, int32.
 
         Tokens, rows and index broadcast. Also returns which tokens end a sequence, and which do not change its log
         probability because they are required or follow its end.

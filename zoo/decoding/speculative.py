@@ -37,9 +37,9 @@ def look_up(history: Any, lengths: Any, num_tokens: int) -> tuple[Any, Any]:
     """
     size, lengths = ops.shape(history)[1], lengths[:, None]
     places, offsets = ops.arange(size, dtype="int32"), ops.arange(MAX_NGRAM, dtype="int32")
-    padded = ops.pad(history, ((0, 0), (MAX_NGRAM, 0)), constant_values=-1)  # no token
+    padded = ops.pad(history, ((0, 0), (MAX_NGRAM, 0)), constant_values=-1)  # which is no token
     last = take_per_row(padded, lengths - 1 + MAX_NGRAM - offsets)
-    before = take(padded, places + MAX_NGRAM - offsets[:, None], axis=1)  # [B, N, H], the token `offset` places before
+    before = take(padded, places + MAX_NGRAM - offsets[:, None], axis=1)  # [B, N, H], tokens `offset` positions earlier
     equal = ops.logical_and(ops.equal(before, last[:, :, None]), (places < lengths - 1)[:, None])
     sizes = ops.sum(ops.cumprod(ops.cast(equal, "int32"), axis=1), axis=1)
     best = ops.max(ops.where(sizes >= MIN_NGRAM, sizes * size + places, -1), axis=1)
@@ -52,15 +52,15 @@ def look_up(history: Any, lengths: Any, num_tokens: int) -> tuple[Any, Any]:
 
 @dataclasses.dataclass(frozen=True)
 class DraftModel:
-    """A model that drafts tokens, much faster than the one that confirms them.
+    """A model that drafts tokens and is much faster than the one that confirms them.
 
     Args:
-        read: Function that returns logits for the token after several ones, [R, V], and the new state, from tokens
-            [R, T], T ≥ 1, the state and the memory.
+        read: Function of tokens [R, T], T ≥ 1, the state and the memory that returns the logits after the last
+            token, [R, V], and the new state.
         rewind: See `Drafts`.
         state: The state before the first token.
         memory: Constant inputs of `read`, nested tensors with the batch axis first.
-        reads_start: Whether the first token that it reads is the start token, or else the first one of the prompt.
+        reads_start: Whether the first token that it reads is the start token; otherwise it is the prompt's first one.
     """
 
     read: Callable[[Any, Any, Any], tuple[Any, Any]]
@@ -75,15 +75,15 @@ class Drafts:
     """How a search drafts several tokens and confirms them by one call of the model.
 
     Args:
-        steps: Function that returns logits after each token, [R, T, V], and the new state, from tokens [R, T], the
-            state and the memory.
-        rewind: Function that returns the state without the last tokens of each row, from a state and their numbers,
-            int32 [R].
+        steps: Function of tokens [R, T], the state and the memory that returns the logits after each token,
+            [R, T, V], and the new state.
+        rewind: Function of a state and the number of last tokens to drop of each row, int32 [R], that returns the
+            state without them.
         length: Number of tokens to draft, at least 1.
         context: Tokens in which drafts are looked up besides the prompt and the output, int32 [B, C], such as sources.
-        model: The `DraftModel` that drafts them instead; `None` to look them up.
-        by_row: Whether each row advances by the tokens confirmed for it, so that their numbers in `rewind` differ.
-            Otherwise all rows advance by the smallest number confirmed for an unfinished row.
+        model: The `DraftModel` that drafts tokens; `None` to look them up.
+        by_row: Whether each row advances by the tokens confirmed for it, so that the numbers in `rewind` differ.
+            Otherwise, all rows advance by the smallest number confirmed for an unfinished row.
 
     Reference:
         Stern et al. 2018, section 3, https://arxiv.org/abs/1811.03115;
@@ -99,7 +99,7 @@ class Drafts:
 
 
 class SpeculativeSearch(SingleSequenceSearch):
-    """Chooses one token per sentence at every step, or several of them where a draft is confirmed.
+    """Chooses one token per sentence at every step, or several tokens where a draft is confirmed.
 
     The tokens of prompts are drafts, too. Random choices depend only on the row and the position (see `sample`), so
     that drafts do not change them, and a draft model that makes the same choices from similar probabilities is often
@@ -121,19 +121,19 @@ class SpeculativeSearch(SingleSequenceSearch):
         return {**super().initial_rows(batch), "context": self.drafts.context, "length": length}
 
     def run(self, state: Any, memory: Any) -> Rows:
-        """See `Search`; with a draft model, states and memories of both models are kept side by side."""
-        model, nothing = self.drafts.model, ops.zeros_like(self.constraints.max_lengths)
-        state = self.drafts.rewind(state, nothing)  # from now on, rows may have different lengths
+        """See `Search`; with a draft model, state and memory are dicts of those of both models."""
+        model, zeros = self.drafts.model, ops.zeros_like(self.constraints.max_lengths)
+        state = self.drafts.rewind(state, zeros)  # from now on, rows may have different lengths
         if model is None:
             return super().run(state, memory)
         num_unread = ops.cast(self.constraints.num_begun + int(model.reads_start), "int32")
-        state = {"model": state, "draft": model.rewind(model.state, nothing), "num_unread": num_unread}
+        state = {"model": state, "draft": model.rewind(model.state, zeros), "num_unread": num_unread}
         return super().run(state, {"model": memory, "draft": model.memory})
 
     def _look_up(self, rows: Rows) -> Any:
-        """Returns drafted tokens, int32 [B, k]: prompts and what `look_up` finds.
+        """Returns drafted tokens, int32 [B, k]: those of prompts, and those that `look_up` returns.
 
-        k is 0 if no unfinished row has a draft or, when all rows advance together, if one of them has none.
+        k is 0 if no unfinished row has a draft or, where all rows advance together, if an unfinished row has none.
         """
         history = ops.concatenate([rows["context"], rows["ids"]], axis=1)
         tokens, is_drafted = look_up(history, ops.shape(rows["context"])[1] + rows["length"], self.drafts.length)
@@ -143,21 +143,21 @@ class SpeculativeSearch(SingleSequenceSearch):
             tokens = ops.where(in_prompt, prompt, tokens)
             is_drafted = ops.logical_or(is_drafted, in_prompt[:, 0])
         if self.drafts.by_row:
-            drafts = ops.any(ops.logical_and(is_drafted, ops.logical_not(rows["finished"])))
+            has_draft = ops.any(ops.logical_and(is_drafted, ops.logical_not(rows["finished"])))
         else:
-            drafts = ops.all(ops.logical_or(is_drafted, rows["finished"]))
-        return tokens[:, : ops.where(drafts, self._longest_draft(rows), 0)]
+            has_draft = ops.all(ops.logical_or(is_drafted, rows["finished"]))
+        return tokens[:, : ops.where(has_draft, self._longest_draft(rows), 0)]
 
     def _longest_draft(self, rows: Rows) -> Any:
-        """Returns the number of tokens that may be drafted: one less than the space of the shortest unfinished row."""
+        """Returns the number of tokens to draft, one less than the space of the shortest unfinished row or fewer."""
         shortest = ops.min(ops.where(rows["finished"], self.constraints.capacity, rows["length"]))
         return ops.clip(self.constraints.capacity - shortest - 1, 0, self.drafts.length)
 
     def _predict(self, model: DraftModel, rows: Rows, state: Any, memory: Any) -> tuple[Any, Any, Any]:
         """Returns tokens drafted by a model, int32 [B, k], its state, and the number of tokens that it drafted.
 
-        It first reads the tokens that it has not read yet. k is smaller than the longest draft if all rows end, or if
-        there is no space.
+        The model first reads the tokens that it has not read yet. k is that of the longest draft, or smaller if all
+        rows end; the model drafts at least one token, even if k is 0 because there is no space.
         """
         longest = self._longest_draft(rows)
 
@@ -206,7 +206,7 @@ class SpeculativeSearch(SingleSequenceSearch):
         return {"index": loop["index"], "rows": {**rows, **changes}, "state": state}
 
     def _predict_and_confirm(self, model: DraftModel, rows: Rows, state: Any, memory: Any) -> tuple[Rows, Any]:
-        """Returns the changed variables of rows and the states of both models, after a draft of a model."""
+        """Returns the changed variables of rows and the states of both models, after a draft by the draft model."""
         drafted, draft_state, num_drafted = self._predict(model, rows, state, memory["draft"])
         counts, changes, model_state = self._confirm(drafted, rows, state["model"], memory["model"])
         is_finished = changes["finished"]
@@ -222,7 +222,7 @@ class SpeculativeSearch(SingleSequenceSearch):
         return changes, state
 
     def _drops(self, drops: Any, is_finished: Any) -> Any:
-        """Returns how many tokens `rewind` drops of each row: of a finished one as few as of any other row."""
+        """Returns how many tokens `rewind` drops of each row; of a finished row, the fewest of all unfinished rows."""
         fewest = ops.min(ops.where(is_finished, 1 + self.drafts.length, drops), initial=1 + self.drafts.length)
         return ops.where(is_finished, ops.where(ops.all(is_finished), 0, fewest), drops)
 
@@ -237,7 +237,7 @@ class SpeculativeSearch(SingleSequenceSearch):
         is_confirmed = ops.equal(ops.cumsum(ops.pad(differs, ((0, 0), (1, 0))), axis=1), 0)
         ends = ops.cast(ops.logical_and(ends, is_confirmed), "int32")
         has_ended = ops.logical_or(ops.cumsum(ends, axis=1) > ends, rows["finished"][:, None])
-        if not self.drafts.by_row:  # After its end, a row accepts all tokens.
+        if not self.drafts.by_row:  # a row that has ended accepts all tokens
             accepted = ops.cast(ops.logical_or(is_confirmed, has_ended), "int32")
             is_confirmed = ops.logical_and(is_confirmed, columns < ops.min(ops.sum(accepted, axis=1)))
 
@@ -258,7 +258,7 @@ class SpeculativeSearch(SingleSequenceSearch):
         return counts, changes, self.drafts.rewind(state, drops)
 
     def _choose(self, logits: Any, rows: Rows, positions: Any) -> tuple[Any, Any, Any]:
-        """Returns tokens chosen from logits [B, T, V] at positions [B, T], their log probabilities, which are ends.
+        """Returns tokens chosen from logits [B, T, V] at positions [B, T], their log probabilities, and which are ends.
 
         All are [B, T]. Tokens that a constraint requires have the log probability 0.
         """

@@ -14,7 +14,7 @@ def can_resize() -> bool:
 
 
 def while_loop(condition: Callable[[Any], Any], body: Callable[[Any], Any], initial: Any, resizes: bool = False) -> Any:
-    """Returns nested tensors after applying `body` to them as long as `condition` is true of them.
+    """Returns nested tensors after applying `body` to them while `condition` of them is true.
 
     With `resizes`, axis 0 and each axis of initial size 0 may change their sizes.
     """

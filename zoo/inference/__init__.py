@@ -60,7 +60,8 @@ def load_run(
         draft: The work directory of a model that drafts tokens, see `Run.with_draft`.
 
     Raises:
-        InputError: If it is not a work directory, or its training has not finished; and see `EnsembleRun`.
+        InputError: If it is not a work directory, its training has not finished, or it supports no such language or
+            draft; and see `EnsembleRun`.
     """
     run = _RUNS[Run.spec_of(path).task](path) if isinstance(path, str | os.PathLike) else EnsembleRun(path)
     languages = {"source_language": source_language, "target_language": target_language}

@@ -84,7 +84,9 @@ class Run:
 
     def __getattr__(self, name: str) -> Any:
         if name in _MAIN_METHODS and "spec" in vars(self):
-            raise AttributeError(f"A {self.spec.task} such as {self.spec.name} has no `{name}`. This run is {self!r}")
+            raise AttributeError(
+                f"A {self.spec.task} model such as {self.spec.name} has no `{name}`. This run is {self!r}"
+            )
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @staticmethod
@@ -103,7 +105,7 @@ class Run:
         try:
             workdir.check_model()
         except InputError as error:
-            raise InputError(f"{error} If there are checkpoints, training.train --resume writes it again.") from None
+            raise InputError(f"{error} If there are checkpoints, training.train --resume restores it.") from None
         try:
             model = keras.saving.load_model(workdir.model, compile=False)
         except ValueError as error:
@@ -131,11 +133,11 @@ class Run:
     def with_draft(self, draft: "Run") -> Self:
         """Returns a run with the same model, whose tokens another one drafts if the option `draft_length` is not 0.
 
-        Greedy answers and samples stay the same. They come sooner if the draft model is much faster and often right,
-        such as a student with one layer that was trained on the answers of this model (see `training.distill`).
+        Greedy results and samples stay the same. Decoding is faster if the draft model is much faster and often right,
+        such as a student with one layer that was trained on the output of this model (see `training.distill`).
 
         Args:
-            draft: The run of a Transformer of the same task with the same tokenizers, but for languages.
+            draft: The run of a Transformer of the same task with the same tokenizers, except for their languages.
 
         Raises:
             InputError: If it cannot draft tokens for this model.
@@ -153,7 +155,8 @@ class Run:
             for run in (self, draft)
         )
         if identities != others:
-            names = {identity: name for name, identity in reversed(identities.items())}.values()  # of equal ones, one
+            # The first name of each of several equal tokenizers.
+            names = {identity: name for name, identity in reversed(identities.items())}.values()
             files = ",".join(f"file:{WorkDir(self.path).tokenizer(name)}.json" for name in identities if name in names)
             raise InputError(
                 f"{draft.path} cannot draft for {self.path}, because their tokenizers differ. Train it with "
@@ -244,7 +247,7 @@ class Run:
                 `translate`; for language models the options of `generate`.
 
         Raises:
-            InputError: If `texts` is one string or empty, or an option is out of range.
+            InputError: If `texts` is one string or empty, an option is out of range, or the task is sentence encoding.
 
         Example:
             run.explore(["14 juillet 1989"]).save("attention.html")
@@ -268,7 +271,7 @@ class Run:
             raise InputError(f"{self.spec.name} has no attention of the kind {kind!r}. {available}")
 
     def _predictor(self, key: Hashable, make: Callable[[], keras.Model]) -> Predictor:
-        """Returns the cached predictor of a key, or creates it; tracing takes seconds, and a traced graph megabytes."""
+        """Returns the cached predictor of a key, or a new one; tracing takes seconds, and a traced graph megabytes."""
         predictor = self._predictors.pop(key, None) or Predictor(make())
         self._predictors[key] = predictor  # in the order of their last uses
         while len(self._predictors) > MAX_PREDICTORS:
@@ -304,7 +307,7 @@ class Run:
     ) -> list[Any]:
         """Returns the model's outputs for each row, in order.
 
-        `inputs` returns the model's inputs, given the indices of rows and those rows, padded. `max_width` limits the
+        `inputs` returns the model's inputs from the indices of rows and the padded rows. `max_width` limits the
         width of arrays where widths are rounded up to reduce the number of shapes.
 
         Raises:
@@ -332,7 +335,7 @@ class Run:
 def cut_texts(texts: Sequence[str], from_end: bool = False) -> list[str]:
     """Returns texts cut to at most `MAX_TEXT_BYTES`; a character that is cut in two becomes U+FFFD.
 
-    With `from_end`, the ends remain instead of the beginnings.
+    With `from_end`, the end of a text remains instead of its beginning.
     """
     remaining = slice(-MAX_TEXT_BYTES, None) if from_end else slice(MAX_TEXT_BYTES)
 
@@ -364,7 +367,7 @@ def as_texts(texts: Any, name: str = "texts") -> list[str]:
         texts = texts.numpy()
     if hasattr(texts, "tolist"):
         texts = texts.tolist()
-    # Of a table, by its `columns`, as of a dictionary, only the names would be read.
+    # Iteration over a table, which has `columns`, or over a dictionary yields only names.
     if isinstance(texts, (str, bytes, Mapping)) or not isinstance(texts, Iterable) or hasattr(texts, "columns"):
         kind = "a single string" if isinstance(texts, (str, bytes)) else type(texts).__name__
         raise InputError(f"`{name}` must be a list of strings. Received {kind}: {texts!r}.")

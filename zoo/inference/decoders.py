@@ -1,4 +1,4 @@
-"""Models that wrap a trained one and decode or score: ids in; ids or their log probabilities out."""
+"""Models that wrap a trained one and decode or score, from ids to ids or their log probabilities."""
 
 from typing import Any
 

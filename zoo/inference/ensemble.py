@@ -14,7 +14,7 @@ from zoo.models.shared.embeddings import layers_of_steps
 
 
 class Ensemble(keras.Model):
-    """Several translators with equal vocabularies as one model, by the mean of their probabilities.
+    """Several translators with equal vocabularies as one model, which computes the mean of their probabilities.
 
     `P(y_t | y_<t, x) = (1/M) Σ_m P_m(y_t | y_<t, x)`
 

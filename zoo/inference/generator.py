@@ -1,4 +1,4 @@
-"""A language model with its decoding: ids of prompts in, ids of whole texts out."""
+"""A language model with its decoding, from ids of prompts to ids of whole texts."""
 
 import dataclasses
 from typing import Any
@@ -24,7 +24,7 @@ def constraints(model: Any, prompt: Any, max_length: int, no_repeat_ngram: int) 
 
 
 def read_prompts(model: Any, state: Any, constraints: decoding.Constraints) -> tuple[Any, decoding.Constraints]:
-    """Reads the beginnings of prompts, as many tokens as the shortest prompt has, in one call instead of step by step.
+    """Reads the first tokens of prompts, as many as the shortest prompt has, in one call instead of step by step.
 
     Returns:
         The new state and constraints; unchanged if the model reads one token at a time.
@@ -40,9 +40,9 @@ def read_prompts(model: Any, state: Any, constraints: decoding.Constraints) -> t
 
 
 def drafts(model: Any, batch: Any, length: int, draft: Any = None) -> decoding.Drafts | None:
-    """Returns the drafts for a language model, `None` for length 0.
+    """Returns the `Drafts` for a language model, `None` for length 0.
 
-    They are those of the model `draft`, if there is one, or else looked up in prompts and answers.
+    The model `draft` drafts tokens, if there is one; otherwise they are looked up in prompts and continuations.
     """
     if not length:
         return None
@@ -98,7 +98,7 @@ class Generator(Decoder):
 
     Args:
         model: A `LanguageModel`.
-        options: The decoding options, a `GenerationOptions`. Default: with all defaults.
+        options: The decoding options, a `GenerationOptions`. Default: the default of each.
         resizes: Whether finished rows leave the loop; see `zoo.decoding`. Default: if the backend supports it.
         draft: A `LanguageModel` with the same tokens that drafts them, if the option `draft_length` is not 0 and
             finished rows leave the loop. Default: they are looked up.

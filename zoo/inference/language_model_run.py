@@ -46,7 +46,7 @@ class Score(NamedTuple):
 
 
 class LanguageModelRun(Run):
-    """A work directory of a language model: it continues texts.
+    """A work directory of a language model, which continues texts.
 
     Attributes:
         tokenizers: The `text` tokenizer.
@@ -67,7 +67,7 @@ class LanguageModelRun(Run):
         return [[START, *row][: self.model.max_length] for row in rows]
 
     def attention(self, texts: Sequence[str], kind: str = "decoder") -> list[TextAttention]:
-        """Returns the tokens of each text, start token first, and the attention of each to itself and previous ones.
+        """Returns the tokens of each text, see `ids`, and the attention of each token to itself and previous ones.
 
         Args:
             texts: The texts.
@@ -112,15 +112,15 @@ class LanguageModelRun(Run):
         """Returns the continuation of each text and its log probability.
 
         Args:
-            texts: The prompts; may be empty. A prompt of `max_length` or more tokens is cut to the last half of
-                `max_length`.
+            texts: The prompts; may be empty. A prompt of `max_length` or more tokens is cut to its last
+                `max_length // 2` tokens.
             temperature: See `zoo.decoding_options.GenerationOptions`, also for the options below.
             top_k: Sample only from this many most probable tokens; 0 for all.
             top_p: Sample from the smallest set of most probable tokens with this total probability.
             seed: Seed of the samples, an integer of 32 bits; the same texts in the same order give the same results.
             max_length: Maximum number of tokens, including the prompt. Default: the maximum of the model.
             no_repeat_ngram: No n-gram of this size occurs twice, including the prompt's; 0 for no such constraint.
-            draft_length: Number of tokens to draft and confirm at once; 0 for none. The answers stay the same.
+            draft_length: Number of tokens to draft and confirm at once; 0 for none. The results stay the same.
             batch_size: Texts in a batch.
 
         Raises:
@@ -158,7 +158,7 @@ class LanguageModelRun(Run):
             batch_size: Texts in a batch.
 
         Raises:
-            InputError: If `texts` is one string.
+            InputError: If `texts` is one string, or `batch_size` is not a positive integer.
         """
         texts = as_texts(texts)
         limit = self.model.max_length
@@ -175,7 +175,7 @@ class LanguageModelRun(Run):
             batch_size: Texts in a batch.
 
         Raises:
-            InputError: If `texts` is one string.
+            InputError: If `texts` is one string, or `batch_size` is not a positive integer.
         """
         texts = as_texts(texts)
         before, encoded = self.ids(texts), self.tokenizers.text.encode(cut_texts(texts))
@@ -200,7 +200,7 @@ class LanguageModelRun(Run):
         return View("language_model", self.spec.name, text, answers=[answer], notes=notes)
 
     def _text_after(self, length: int, ids: list[int]) -> str:
-        """Returns the text of ids after that of the first `length` ids, including the space between both."""
+        """Returns the text of the ids after the first `length` ones, including a space before it."""
         text, prompt = self.tokenizers.text.decode([ids, ids[:length]])
         return text[len(prompt) :]
 

@@ -10,7 +10,7 @@ import keras
 from zoo.runtime.cores import computing_cores
 
 MAX_PARALLEL_BATCHES = 8
-"""Maximum number of batches that are computed at the same time; each needs memory."""
+"""Maximum number of batches that are computed at the same time; each takes memory."""
 
 
 class Predictor:
@@ -60,4 +60,4 @@ class Predictor:
             for future in [pool.submit(self, batch) for batch in batches]:
                 yield future.result()
         finally:
-            pool.shutdown(cancel_futures=True)  # when one fails, or the caller stops early
+            pool.shutdown(cancel_futures=True)  # also if a batch fails, or the caller stops early

@@ -52,7 +52,7 @@ def _tokenizers_by_name(
     listed: list[Any] = list(tokenizers) if isinstance(tokenizers, (list, tuple)) else [tokenizers]
     names = ("source", "target") if spec.task == "seq2seq" else ("text",)
     if len(listed) != len(names) or not all(isinstance(tokenizer, Tokenizer) for tokenizer in listed):
-        expected = f"`tokenizers` must be {len(names)} of zoo.text for {spec.name}"
+        expected = f"`tokenizers` of {spec.name} must be the {' and '.join(names)} tokenizer of zoo.text"
         raise InputError(f"{expected}, such as WordTokenizer.train(texts, vocab_size). Received: {tokenizers!r}.")
     by_name = dict(zip(names, listed, strict=True))
     for name, tokenizer in by_name.items():

@@ -45,4 +45,4 @@ class SentenceEncoderRun(TextEncoderRun):
         return np.stack(vectors) if vectors else np.zeros((0, self.model.vector_dim), "float32")
 
     def _view(self, text: str, **options: Any) -> View:
-        raise InputError(f"The explorer does not support sentence encoders such as {self.spec.name}: see `attention`.")
+        raise InputError(f"The explorer does not support sentence encoders such as {self.spec.name}: use `attention`.")

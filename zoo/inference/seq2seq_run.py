@@ -83,7 +83,7 @@ class Seq2SeqRun(Run):
             if code is None:
                 continue
             if not tokenizers[side].around.languages:
-                fixed = " It is chosen at import: --target_language." if tokenizers["source"].around.languages else ""
+                fixed = " It is set at import, by --target_language." if tokenizers["source"].around.languages else ""
                 raise InputError(
                     f"{self.path} has no choice of {side} languages.{fixed} Received: {side}_language={code!r}."
                 )
@@ -174,7 +174,7 @@ class Seq2SeqRun(Run):
             batch_size: Pairs in a batch.
 
         Raises:
-            InputError: If either is one string, or their numbers differ.
+            InputError: If either is one string, their numbers differ, or `batch_size` is not a positive integer.
         """
         sources = as_texts(sources, "sources")
         targets = _paired("targets", targets, sources)
@@ -198,7 +198,7 @@ class Seq2SeqRun(Run):
             batch_size: Pairs in a batch.
 
         Raises:
-            InputError: If `texts` is one string, or their numbers differ.
+            InputError: If `texts` is one string, or the numbers of texts and hypotheses differ.
         """
         texts = as_texts(texts)
         _paired("hypotheses", [hypothesis.text for hypothesis in hypotheses], texts)

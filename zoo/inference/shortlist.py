@@ -1,4 +1,4 @@
-"""Selects the target tokens that are likely in translations of a batch, by a table of likely translations."""
+"""Selects the target tokens that are likely in the translations of a batch, from a table of likely translations."""
 
 import dataclasses
 import zipfile
@@ -74,7 +74,7 @@ class Shortlist:
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
             raise InputError(f"{path} is not a shortlist: {error}.") from None
         if any(array.dtype != np.int32 or array.ndim != _ARRAYS[name] for name, array in arrays.items()):
-            raise InputError(f"{path} is not a shortlist: its arrays have other types or shapes.")
+            raise InputError(f"{path} is not a shortlist: its arrays have wrong types or shapes.")
         sizes = (len(arrays["translations"]), len(arrays["rank"]))
         if sizes != (source_size, target_size):
             raise InputError(

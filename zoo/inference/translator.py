@@ -1,4 +1,4 @@
-"""A sequence-to-sequence model with its decoding: source ids in, target ids out."""
+"""A sequence-to-sequence model with its decoding, from source ids to target ids."""
 
 import functools
 from typing import Any
@@ -17,7 +17,7 @@ MIN_LENGTHS = {"ctranslate2": 1}
 """The minimum number of tokens before the end, by the rules of other libraries."""
 
 LEAST_LOG_PROB = -1e29
-"""Lower log probabilities mark missing sequences of a search that had fewer sequences than beams."""
+"""Log probabilities below this mark missing sequences of a search that found fewer sequences than it has beams."""
 
 
 class Scorer(Wrapper):
@@ -64,7 +64,7 @@ class Translator(Decoder):
 
     Args:
         model: A `Seq2SeqModel`.
-        options: The decoding options, a `TranslationOptions`. Default: with all defaults.
+        options: The decoding options, a `TranslationOptions`. Default: the default of each.
         resizes: Whether finished rows leave the loop; see `zoo.decoding`. Default: if the backend supports it.
         shortlist: The table that selects target tokens; required unless the option `shortlist` is 0.
         draft: A `Seq2SeqModel` with the same tokens that drafts them, if the option `draft_length` is not 0 and
@@ -139,7 +139,7 @@ class Translator(Decoder):
         return logits, *(ops.mean(weights, axis=(1, 2)) for weights in attention), state
 
     def _step_among(self, tokens: Any, readout: Any, last: Any, state: Any, memory: Any) -> tuple[Any, ...]:
-        """Runs `_step` on tokens that are numbered by their positions in a shortlist."""
+        """Runs `_step` for tokens that are represented by their positions in a shortlist."""
         return self._step(take(tokens, last), state, memory, readout=readout)
 
     def _drafts(self, source: Any) -> decoding.Drafts | None:
