@@ -1,4 +1,4 @@
-"""The client of a served model, as a command and in Python; works with the stock server and needs no TensorFlow.
+"""The client of a served model, as a command and in Python, also for the stock server, and without TensorFlow.
 
 Command: `python -m export.client --server HOST:PORT --model NAME [TEXT ...]`.
 

@@ -218,7 +218,7 @@ class Client:
 
         Args:
             prompts: The texts to continue.
-            temperature: `None` means the default decoding; otherwise, samples are more uniform the larger it is.
+            temperature: `None` means the default decoding; otherwise, the larger it is, the more uniform are samples.
             top_p: Sample from the smallest set of most probable tokens with this total probability, in (0, 1].
             seed: Seed of the samples, an integer of 32 bits; only used with `temperature`.
 
@@ -228,7 +228,7 @@ class Client:
         """
         if temperature is None:
             return self.translate(prompts)
-        # Checked here, because on the server an invalid request can make others in its batch fail.
+        # They are checked here, because an invalid request can make others in its batch fail on the server.
         options = GenerationOptions(temperature=temperature, top_p=top_p)
         numbers = {"temperature": np.float32(options.temperature), "top_p": np.float32(options.top_p)}
         seed, requests = SEED.checked("seed", seed), list(batches(prompts))

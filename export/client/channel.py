@@ -48,7 +48,7 @@ def open_channel(server: str, tls: Tls | None = None, retries: int = MAX_RETRIES
     """Returns a channel to a server, see `Client`; nothing is sent yet.
 
     `server` can also be `dns:///HOST:PORT`, which distributes the requests over all addresses of the host, or a list,
-    `ipv4:HOST:PORT,HOST:PORT`. With retries, a request to an address that hangs is repeated at another.
+    `ipv4:HOST:PORT,HOST:PORT`. With retries, a request to an address that hangs is sent to another one.
 
     Raises:
         InputError: `server` is not an address, `retries` is out of range, or a PEM file cannot be read, is invalid or
@@ -113,7 +113,7 @@ def _read_certificates(path: str | Path | None) -> bytes | None:
     if path is None:
         return None
     data = _read(path)
-    try:  # gRPC itself would only report, for the first request, that the server is unavailable.
+    try:  # gRPC itself would only report, at the first request, that the server is unavailable
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=data.decode("ascii", "ignore"))
     except (ssl.SSLError, ValueError) as error:
         raise InputError(f"{path} contains no certificate in PEM format.") from error
@@ -127,12 +127,13 @@ def _read_pair(tls: Tls) -> tuple[bytes | None, bytes | None]:
     key, certificates = _read(tls.key), _read_certificates(tls.certificate)
     if b" PRIVATE KEY-----" not in key:
         raise InputError(f"{tls.key} contains no private key in PEM format.")
-    try:  # For the same reason. Without a password, OpenSSL would prompt for one.
+    try:  # for the same reason; without `password`, OpenSSL would prompt for one
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(tls.certificate, tls.key, password="")
     except ssl.SSLError as error:
-        why = "it belongs to another" if error.reason == "KEY_VALUES_MISMATCH" else "it is broken or has a password"
+        mismatch = error.reason == "KEY_VALUES_MISMATCH"
+        reason = "it belongs to another certificate" if mismatch else "it is damaged or has a password"
         raise InputError(
-            f"The private key {tls.key} does not match the certificate {tls.certificate}: {why}."
+            f"The private key {tls.key} does not match the certificate {tls.certificate}: {reason}."
         ) from error
     return key, certificates
 

@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         for outputs in client.stream(_recorded(requests, sent), flags.signature):
             batch = sent.pop(0)
             lines = list(_lines(outputs, flags, len(batch)))
-            if flags.heatmap:  # before the output is printed, so that an error prevents it
+            if flags.heatmap:  # drawn first, so that nothing is printed if it fails
                 _draw(batch, outputs, paths, flags)
             for line in lines:
                 print(line)
@@ -75,7 +75,7 @@ def _parse(argv: Sequence[str] | None) -> Namespace:
     parser.add_argument("--signature", help="the signature to run (default serving_default)")
     parser.add_argument("--scores", action="store_true", help="print the log probability after a tab")
     parser.add_argument("--json", action="store_true", help="print all outputs as JSON, a line per text")
-    heatmap = "draw the attention weights of the signature `attention`; several texts go to FILE-1, FILE-2, …"
+    heatmap = "draw the attention weights of the signature `attention`; for several texts, into FILE-1, FILE-2, …"
     parser.add_argument("--heatmap", metavar="FILE", type=Path, help=heatmap)
     parser.add_argument("--layer", type=int, default=-1, metavar="L", help="the layer to draw (default -1, the last)")
     heads = "the head to draw, or all of them in one picture (default mean)"
@@ -86,7 +86,7 @@ def _parse(argv: Sequence[str] | None) -> Namespace:
     if flags.signature is None:
         flags.signature = ATTENTION_SIGNATURE if flags.heatmap else DEFAULT_SIGNATURE
     if flags.heatmap and flags.signature != ATTENTION_SIGNATURE:
-        parser.error(f"--heatmap needs --signature {ATTENTION_SIGNATURE}. Received: {flags.signature}")
+        parser.error(f"--heatmap requires --signature {ATTENTION_SIGNATURE}. Received: {flags.signature}")
     flags.tls = tls_of(flags)
     return flags
 

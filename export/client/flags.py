@@ -10,7 +10,7 @@ from zoo.runtime.cli import ArgumentParser, Command, run_command
 
 
 def add_connection_flags(parser: ArgumentParser) -> None:
-    """Adds the flags of deadline, retries and encryption.
+    """Adds the flags for the timeout, retries and encryption.
 
     Args:
         parser: The command's parser.
@@ -18,7 +18,7 @@ def add_connection_flags(parser: ArgumentParser) -> None:
     parser.add_argument("--timeout", type=float, default=60.0, help="seconds to wait for a response (default 60)")
     retries = f"how often to retry if the server is unavailable, 0 to {MAX_RETRIES} (default {MAX_RETRIES})"
     parser.add_argument("--retries", type=int, default=MAX_RETRIES, help=retries)
-    parser.add_argument("--tls", action="store_true", help="encrypt; implied by the other --tls flags")
+    parser.add_argument("--tls", action="store_true", help="encrypt the connection; implied by the other --tls flags")
     parser.add_argument("--tls_ca", metavar="FILE", help="PEM file of the authorities that certify the server")
     parser.add_argument("--tls_cert", metavar="FILE", help="PEM file of the client's certificate (mutual TLS)")
     parser.add_argument("--tls_key", metavar="FILE", help="PEM file of the client's private key (mutual TLS)")

@@ -22,8 +22,8 @@ def read_batches(size: int = BATCH_SIZE) -> Iterator[dict[str, list[bytes]] | No
         InputError: Standard input is closed.
     """
     if is_closed(sys.stdin):
-        raise InputError("There are no texts: no arguments, and standard input is closed.")
-    # The unbuffered stream, because `select` ignores buffered data, which would delay the output for a typed line.
+        raise InputError("There are no texts: there are no arguments, and standard input is closed.")
+    # The stream is unbuffered, because `select` ignores buffered data, which would delay the output for a typed line.
     stream = getattr(sys.stdin.buffer, "raw", sys.stdin.buffer)
     lines: list[bytes] = []
     unfinished = b""
@@ -53,7 +53,7 @@ def read_texts() -> list[str]:
 
 
 def _is_ready(stream: Any) -> bool:
-    """Returns whether reading from the stream would return without waiting."""
+    """Returns whether a read of the stream returns without waiting."""
     try:
         return bool(select.select([stream], [], [], 0)[0])
     except (OSError, ValueError):  # not a file of the operating system, or one that `select` does not support

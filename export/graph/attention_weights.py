@@ -11,7 +11,7 @@ NUMBERS = tf.TensorSpec(None, tf.int32)
 """The inputs `layer` and `head`: a number for all texts, [] or [1], one per text, [B], or several per text, [B, K]."""
 
 DEFAULT = (ALL,)
-"""Their default value: a row, because servers that batch require as many rows as texts."""
+"""The default of these inputs: one row, because servers that batch require as many rows as texts."""
 
 
 def chosen(weights: Any, layer: Any, head: Any) -> dict[str, tf.Tensor]:
@@ -45,7 +45,7 @@ def expected_sizes(weights: dict[str, Any]) -> dict[str, list[list[int]]]:
 
 
 def one_for_each_text(name: str, numbers: tf.Tensor, texts: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
-    """Returns one number per text, [B], of 0 to `size` − 1; negative ones count from the end. The graph checks them."""
+    """Returns one number per text, [B], in 0 … `size` − 1; negative ones count from the end. The graph checks them."""
     rows = _rows(name, tf.cast(numbers, tf.int32), texts, size)
     checks = [
         tf.debugging.Assert(
@@ -58,7 +58,7 @@ def one_for_each_text(name: str, numbers: tf.Tensor, texts: tf.Tensor, size: tf.
 
 
 def _take(values: tf.Tensor, name: str, numbers: Any, axis: int) -> tf.Tensor:
-    """Returns the entries of values along an axis with the numbers of each text, padded with zeros."""
+    """Returns the entries of `values` along an axis that each text requests by number, padded with zeros."""
     size = tf.shape(values)[axis]
     rows = _rows(name, tf.cast(numbers, tf.int32), tf.shape(values)[0], size)
     is_all, count = tf.reduce_any(rows == ALL, axis=1, keepdims=True), tf.shape(rows)[1]

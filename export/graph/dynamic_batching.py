@@ -10,7 +10,7 @@ import tensorflow as tf
 # one of twice the size.
 MAX_BATCH_SIZE = 32
 LARGE_BATCH_SIZE = 128
-"""Rows per part of a request with at least one such part for each thread, for which only throughput matters."""
+"""Rows per part of a request that has at least one such part for each thread: only its throughput matters."""
 MAX_REQUEST_SIZE = 1024
 TIMEOUT_MICROSECONDS = 0
 MAX_ENQUEUED_BATCHES = 1_000
@@ -19,7 +19,7 @@ MAX_ENQUEUED_BATCHES = 1_000
 def batched(
     function: Callable[..., dict[str, tf.Tensor]], threads: int = 2, large_size: int = LARGE_BATCH_SIZE
 ) -> Callable[..., Any]:
-    """Returns a function of strings that combines concurrent requests to batches and splits large requests.
+    """Returns a function of strings that combines concurrent requests into batches and splits large requests.
 
     `function` takes tensors [B], strings first, and returns tensors with the batch axis first. The sizes of its results
     must not depend on the strings, except for the batch size.
@@ -29,7 +29,7 @@ def batched(
     strings of similar length, the longest first. Empty requests and those of more than `MAX_REQUEST_SIZE` strings run
     by themselves, unsplit. Requests must come from several threads, as in a server.
     """
-    # Traced once, for use both inside and outside of batches.
+    # It is traced once, for use both inside and outside of batches.
     graph_function = tf.function(function, autograph=False)
 
     def answer(*inputs: tf.Tensor) -> Any:
@@ -64,7 +64,7 @@ def batched(
             ],
             default=lambda: in_batches(MAX_BATCH_SIZE),
         )
-        # The batching operation does not know the shapes of its results.
+        # The batching operation does not infer the shapes of its results.
         shaped = [tf.ensure_shape(result, output.shape) for result, output in zip(results, traced.outputs, strict=True)]
         return tf.nest.pack_sequence_as(traced.structured_outputs, shaped)
 

@@ -46,7 +46,7 @@ def attention(graph: ModelGraph, text: tf.Tensor) -> Mapping[str, tf.Tensor]:
 
 
 def _of_tokens(ids: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
-    """Returns weights [B, layers, heads, S, S], 0 for padding queries, which a causal mask alone does not exclude."""
+    """Returns weights [B, layers, heads, S, S], 0 for queries that are padding, which a causal mask does not mask."""
     return weights * tf.cast(ids != PAD, tf.float32)[:, None, None, :, None]
 
 
@@ -83,7 +83,7 @@ def _expected_predictions(run: Any, options: ExportOptions) -> Answers:
 def attention_and_predictions(
     graph: LanguageModelGraph, text: tf.Tensor, layer: Any = DEFAULT, head: Any = DEFAULT
 ) -> dict[str, tf.Tensor]:
-    """As for other models, with predictions: `target_tokens[t]` follows `tokens[t]`; the last one is the end token.
+    """The outputs of `attention_all`, and predictions: `target_tokens[t]` follows `tokens[t]`; the last one is the end.
 
     Row t of `decoder` is the attention that predicts `target_tokens[t]`.
     """

@@ -31,7 +31,7 @@ class LanguageModelGraph(ModelGraph):
 
     @shared(TEXT)
     def read(self, text: tf.Tensor) -> tf.Tensor:
-        """See `ModelGraph`; as in `zoo.inference`, only the end of a text that is too long to continue is read."""
+        """See `ModelGraph`; as in `zoo.inference`, only the end of a text is read if it is too long to be continued."""
         rows = self.tokenizers["text"].encode(last_bytes(text))
         lengths = rows.row_lengths()
         first = tf.where(lengths < self.max_length, tf.zeros_like(lengths), lengths - self.max_length // 2)

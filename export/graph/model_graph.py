@@ -49,7 +49,7 @@ class ModelGraph:
         draft: The model that drafts tokens, or `None`; see `zoo.inference.Run.with_draft`.
         options: The options of the export, resolved.
         tokenizers: The tokenizers in the graph, by name.
-        weights: The variables that hold the weights.
+        weights: The variables that contain the weights.
         reading_weights: Returns a context in which the models read their weights from these variables.
         max_ids: Maximum number of ids of a text.
     """
@@ -60,7 +60,7 @@ class ModelGraph:
         self.model, self.draft, self.options = run.model, run.draft_model, options.resolved(run.model)
         models = [self.model] if self.draft is None else [self.model, self.draft]
         self.weights, self.reading_weights = store_weights(models, options.weights)
-        graphs: dict[str, TokenizerGraph] = {}  # by the identity of the tokenizer: equal ones share a graph
+        graphs: dict[str, TokenizerGraph] = {}  # by the identity of the tokenizer; equal tokenizers share a graph
         self.tokenizers: dict[str, TokenizerGraph] = {}
         for name, tokenizer in run.tokenizer_files().items():
             identity = tokenizer.identity()
@@ -77,7 +77,7 @@ class ModelGraph:
         return next(iter(self.tokenizers.values()))
 
     def ids(self, text: tf.Tensor) -> tf.Tensor:
-        """Returns the ids [B, S], S ≥ 1, of texts [B] to be inspected; see `zoo.inference.Run.ids`."""
+        """Returns the ids [B, S], S ≥ 1, of texts [B] for inspection; see `zoo.inference.Run.ids`."""
         return self.read(text)
 
     def compute(self, ids: tf.Tensor) -> Any:

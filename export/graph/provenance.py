@@ -1,4 +1,4 @@
-"""The record in an exported version of its model, data and options."""
+"""The record of model, data and options that an exported version contains."""
 
 import json
 from pathlib import Path
@@ -38,14 +38,14 @@ def write_provenance(folder: Path, run: Run, options: ExportOptions) -> None:
 
 
 def _members(run: Run) -> str:
-    """Returns a line on the models of an ensemble; empty for one model."""
+    """Returns a line about the models of an ensemble; empty for one model."""
     if len(run.members) == 1:
         return ""
-    return f"- An ensemble of {len(run.members)}: {', '.join(_names(run))}; the above is of the first\n"
+    return f"- An ensemble of {len(run.members)}: {', '.join(_names(run))}; the card above describes the first\n"
 
 
 def _draft(run: Run) -> str:
-    """Returns a line on the model that drafts tokens; empty without one."""
+    """Returns a line about the model that drafts tokens; empty without one."""
     if run.draft is None:
         return ""
     return f"- Tokens are drafted by {run.draft.path.resolve().name}, a {run.draft.spec.name}\n"
@@ -58,7 +58,7 @@ def _names(run: Run) -> list[str]:
 
 
 def shortlist_notes(run: Run, options: ExportOptions) -> list[str]:
-    """Returns lines on the quality that a shortlist costs, as measured in the model card; empty without a shortlist."""
+    """Returns lines about the loss of quality by a shortlist, from the model card; empty without a shortlist."""
     size, beam_size = getattr(options, "shortlist", 0), getattr(options, "beam_size", 1)
     if not size:
         return []
@@ -81,7 +81,7 @@ def read_options(folder: Path) -> ExportOptions:
 
 
 def _weights(card: str, run: Run, options: ExportOptions) -> str:
-    """Returns lines on how the weights are stored and the effect on quality, as measured in the model card."""
+    """Returns lines about the type of the stored weights and its effect on quality, from the model card."""
     kind, beam_size = options.weights, getattr(options, "beam_size", 1)
     if kind == "float32":
         return "- Weights: float32, unchanged\n"

@@ -27,7 +27,7 @@ from zoo.inference.translator import LEAST_LOG_PROB, Translator
 from zoo.vocabulary import PAD, START
 
 NO_SEQUENCE = ("", -1e30)
-"""Text and log probability that fill the outputs of `nbest` if the search returns fewer sequences."""
+"""Text and log probability that stand in the outputs of `nbest` for sequences that the search did not find."""
 
 
 class Seq2SeqGraph(ModelGraph):

@@ -78,13 +78,13 @@ def signature_function(
 
     def prepare_and_answer(*inputs: tf.Tensor) -> Any:
         report(f"tracing the signature {signature.name}")
-        # Outside of the batch, because requests that share a batch fail together.
+        # Inputs are checked outside of the batch, because requests that share a batch fail together.
         arguments = signature.prepare(*inputs)
         if signature.batchable and len(arguments) > 1:
             arguments = _of_equal_sizes(list(signature.inputs), arguments)
         return answer(*arguments)
 
-    # An explicit signature, because defaults of parameters become the defaults of inputs.
+    # The signature is explicit, because defaults of parameters become the defaults of inputs.
     prepare_and_answer.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [_parameter(name, spec, signature.defaults) for name, spec in signature.inputs.items()]
     )

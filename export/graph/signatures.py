@@ -144,7 +144,7 @@ def signatures_of(run: Run, options: ExportOptions) -> list[Signature]:
     """Returns the signatures with which a run is exported; raises `InputError` for unknown names in the options."""
     of_task = [signature for signature in _SIGNATURES.values() if signature.task == run.spec.task]
     available = [signature for signature in of_task if signature.available(run.model, options)]
-    # All clients rely on the default signature, and XLA's has its own option.
+    # The default signature is always selected, since all clients rely on it; so is XLA's, which has its own option.
     return _selected(available, options.signatures)
 
 
@@ -154,7 +154,7 @@ def warmed_up(signatures: list[Signature], options: ExportOptions) -> list[Signa
 
 
 def _selected(signatures: list[Signature], selection: str) -> list[Signature]:
-    """Returns the default signature, XLA's and those that an option selects."""
+    """Returns the default signature, that of XLA and those that an option selects."""
     if selection == "all":
         return signatures
     names = [signature.name for signature in signatures]

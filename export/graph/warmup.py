@@ -14,7 +14,7 @@ from export.graph.signatures import CLASSIFY, Signature
 
 
 def write_warmup(folder: Path, model_name: str, graph: ModelGraph, signatures: Iterable[Signature]) -> None:
-    """Writes requests to signatures of a SavedModel: for all outputs, and for the output declared `alone`, if any.
+    """Writes requests to signatures of a SavedModel: for all outputs, and for the one declared `alone`, if any.
 
     The first request for a new set of outputs is about as slow as the very first request, because the server has to
     prepare the graph for it. These are the sets that `export.client` requests; more sets would delay the start for

@@ -1,4 +1,4 @@
-"""Stores the weights of an exported model, and lets its graph read them."""
+"""Stores the weights of an exported model, and makes its graph read them."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -26,9 +26,9 @@ def store_weights(models: Sequence[keras.Model], kind: str = "float32") -> tuple
             lambda tensor: None if tensor is None else tf.Variable(tensor, trainable=False),
             [layer.constant() for layer in layers],
         )
-        held = [variable.value for variable in variables]
-        held += [variable for variable in keras.tree.flatten(constants) if variable is not None]
-        return held, lambda: computed_constants(layers, constants)
+        tensors = [variable.value for variable in variables]
+        tensors += [variable for variable in keras.tree.flatten(constants) if variable is not None]
+        return tensors, lambda: computed_constants(layers, constants)
     stored: list[tf.Variable] = []
     matrices: list[tuple[keras.Variable, tf.Variable, tf.Variable | None]] = []
     for variable in variables:

@@ -42,7 +42,7 @@ class Buckets:
         """
 
         def compiled_and_padded(ids: tf.Tensor) -> Any:
-            # Created for each graph, because it captures tensors of the graph in which it is first called.
+            # It is created for each graph, because it captures tensors of the graph in which it is first called.
             ids_of_any_size = tf.TensorSpec([None, None], tf.int32)
             compiled = tf.function(function, input_signature=[ids_of_any_size], jit_compile=True, autograph=False)
             batch_size, length = tf.unstack(tf.shape(ids))

@@ -73,7 +73,7 @@ class _Task:
     outputs: "Future[list[np.ndarray]]" = field(default_factory=Future)
 
     def is_awaited(self) -> bool:
-        """Returns whether the client still waits for the task; if not, sets the task's error."""
+        """Returns whether the client still waits for the task; otherwise, sets the error of the task."""
         try:
             self.context.check()
         except RequestError as error:
@@ -84,7 +84,7 @@ class _Task:
     def wait(self) -> list[np.ndarray]:
         try:
             return self.outputs.result(self.context.remaining())
-        except TimeoutError:  # The worker skips the task for the same reason.
+        except TimeoutError:  # the worker skips the task for the same reason
             raise deadline_exceeded() from None
 
 
@@ -116,7 +116,7 @@ class _Queue:
 
 
 class Batcher:
-    """The threads that run batches, shared by all models; `on_wait` is called with the waiting time of each request."""
+    """The threads that run the batches of all models; `on_wait` is called with the waiting time of each request."""
 
     def __init__(self, parameters: BatchingParameters, on_wait: Callable[[float], None] = lambda seconds: None):
         self._parameters = parameters

@@ -50,7 +50,7 @@ def _field(number: int, declaration: str) -> descriptor_pb2.FieldDescriptorProto
 
 @cache
 def message_class(name: str) -> Any:
-    """Returns the class of a message, from a separate pool, where names cannot conflict with official messages."""
+    """Returns the class of a message, from a separate pool, where no name conflicts with an official message."""
     file = descriptor_pb2.FileDescriptorProto(name="config_files.proto", package="tensorflow.serving", syntax="proto3")
     file.dependency.append("google/protobuf/wrappers.proto")
     for message, fields in _MESSAGES.items():

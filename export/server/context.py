@@ -18,7 +18,7 @@ class RequestContext:
     entrypoint: str = ""  # `GRPC` or `REST`; empty for the server's own requests, such as warm-up
     deadline: float | None = None  # by `time.monotonic`; `None` means no deadline
     is_cancelled: Callable[[], bool] = lambda: False  # returns whether the client has disconnected
-    runtime: float = 0.0  # total seconds of running the graph
+    runtime: float = 0.0  # seconds for which the graph ran, in total
 
     def remaining(self) -> float | None:
         """Returns the remaining seconds, at least 0; `None` without a deadline."""

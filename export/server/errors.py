@@ -1,4 +1,4 @@
-"""The errors of the server: those of requests have a gRPC status code, all others a line for the operator."""
+"""The errors of the server: those of requests have a gRPC status code, others a message for the operator."""
 
 import functools
 
@@ -32,11 +32,11 @@ not_found = functools.partial(RequestError, StatusCode.NOT_FOUND)
 
 def deadline_exceeded() -> RequestError:
     """Returns the error for a request whose deadline has passed."""
-    return RequestError(StatusCode.DEADLINE_EXCEEDED, "Deadline exceeded before the answer was computed.")
+    return RequestError(StatusCode.DEADLINE_EXCEEDED, "Deadline exceeded before the response was computed.")
 
 
 def internal() -> RequestError:
-    """Returns the error for a request that failed because of a fault of the server."""
+    """Returns the error for a request that failed because of a fault in the server."""
     return RequestError(StatusCode.INTERNAL, "Internal error; the server's log has the details.")
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 _LOGGER = logging.getLogger("export.server")
 _REQUESTS = _LOGGER.getChild("requests")
-_REQUESTS.setLevel(logging.INFO)  # independent of `--log_level`, because they have separate flags
+_REQUESTS.setLevel(logging.INFO)  # independent of `--log_level`, because requests have their own flag
 
 
 class _JsonFormatter(logging.Formatter):
@@ -35,7 +35,7 @@ def write_to_stderr(level: str) -> None:
         logger.handlers = [handler]
     _LOGGER.propagate = False
     _LOGGER.setLevel(level.upper())
-    logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # it warns of every request that waits for a thread
+    logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # which warns of every request that waits for a thread
 
 
 def info(event: str, **fields: Any) -> None:

@@ -17,7 +17,7 @@ _LATENCIES = [10 * 1.8**power for power in range(33)]
 _WAITS = [100 * 1.2**power for power in range(52)]
 _COUNTS = [2.0**power for power in range(15)]
 
-disable_created_metrics()  # type: ignore[no-untyped-call]  # the stock server has none
+disable_created_metrics()  # type: ignore[no-untyped-call]  # which the stock server does not have
 
 
 class Metrics:
@@ -38,7 +38,7 @@ class Metrics:
         self._queuing = self._histogram(name, "Microseconds in a queue.", _WAITS, "thread_pool_name")
 
     def answered(self, model: str, api: str, entrypoint: str, status: StatusCode, seconds: float) -> None:
-        """Counts a request; `api` is, e.g., `"Predict"`, over REST `"predict"`; empty for status and metadata."""
+        """Counts a request; `api` is such as `"Predict"`, over REST `"predict"`, and empty for status and metadata."""
         self._requests.labels(model, status.name).inc()
         if status is StatusCode.OK:
             self._latency.labels(model, api, entrypoint).observe(seconds * _MICROSECONDS)

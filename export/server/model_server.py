@@ -53,7 +53,7 @@ class ModelServer:
         self._stopped = threading.Event()
 
     def listen(self) -> None:
-        """Accepts requests; until `start` has loaded the models, the response is that they are loading."""
+        """Accepts requests; until `start` has loaded the models, each response is an error: the model is loading."""
         if self._listens:
             return
         self._listens = True
@@ -95,7 +95,7 @@ class ModelServer:
         logs.info("stopped")
 
     def _load(self, path: Path, version: int) -> "LoadedModel":
-        from export.server.models.loader import load  # imported late, since TensorFlow takes seconds
+        from export.server.models.loader import load  # imported late, since importing TensorFlow takes seconds
 
         return load(path, version, self._settings, self._batcher, self._metrics)
 

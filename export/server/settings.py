@@ -59,13 +59,13 @@ class ServerSettings:
     model_name: str = _flag("default", "the model's name in requests; ignored with --model_config_file")
     model_base_path: str = _flag("", "the directory of the numbered versions")
     model_config_file: str = _flag("", "a ModelServerConfig in text format: several models, version policies, labels")
-    model_config_file_poll_wait_seconds: int = _flag(0, "how often that file is read again; 0 means never")
-    file_system_poll_wait_seconds: float = _flag(1.0, "how often to look for versions; 0 means once")
+    model_config_file_poll_wait_seconds: int = _flag(0, "seconds between readings of that file; 0 reads it once")
+    file_system_poll_wait_seconds: float = _flag(1.0, "seconds between searches for new versions; 0 searches once")
     allow_version_labels_for_unavailable_models: bool = _flag(False, "labels may name versions that are not loaded")
     enable_model_warmup: bool = _flag(True, "replay the model's recorded requests before serving it")
 
-    # Addresses. Port 0 means no port in the stock server; here it picks a free port, for tests and demos.
-    port: int = _flag(8500, "gRPC port; 0 picks a free one, or none beside --grpc_socket_path", parse=_port)
+    # Addresses. In the stock server, port 0 means no port; here it picks a free port, for tests and demos.
+    port: int = _flag(8500, "gRPC port; 0 picks a free one, or means none with --grpc_socket_path", parse=_port)
     grpc_socket_path: str = _flag("", "an additional UNIX socket for gRPC")
     rest_api_port: int | None = _flag(None, "REST port; 0 picks a free one", parse=_port)
     rest_api_num_threads: int = _flag(max(16, 4 * _CORES), "threads for REST requests", (1, _THREADS))
@@ -75,7 +75,7 @@ class ServerSettings:
     rest_api_enable_cors_support: bool = _flag(False, "send CORS headers")
     # More threads than cores, because threads wait while TensorFlow computes, and batches need several requests.
     grpc_max_threads: int = _flag(max(32, 4 * _CORES), "threads for gRPC requests", (1, _THREADS))
-    grpc_channel_arguments: str = _flag("", "options of the gRPC server, as in grpc.max_connection_age_ms=2000,…")
+    grpc_channel_arguments: str = _flag("", "options of the gRPC server, such as grpc.max_connection_age_ms=2000,…")
     ssl_config_file: str = _flag("", "an SSLConfig in text format: gRPC over TLS")
     enable_grpc_healthcheck_service: bool = _flag(False, "serve grpc.health.v1")
     monitoring_config_file: str = _flag("", "a MonitoringConfig in text format: metrics on the REST port")
@@ -90,33 +90,33 @@ class ServerSettings:
     tensorflow_inter_op_parallelism: int = _flag(
         0, "threads between ops; -1 means the request's thread", (-1, _THREADS)
     )
-    xla_cpu_compilation_enabled: bool = _flag(False, "allow XLA compilation; without it, signatures that need it fail")
+    xla_cpu_compilation_enabled: bool = _flag(False, "allow XLA compilation; if false, signatures that require it fail")
     xla_gpu_compilation_enabled: bool = _flag(False, "the same as --xla_cpu_compilation_enabled")
     tensorflow_session_config_file: str = _flag("", "a ConfigProto in text format; other flags override it")
 
     host: str = _flag("0.0.0.0", "the address to listen on", own=True)
     max_queued_requests: int = _flag(
-        1000, "maximum of concurrent gRPC calls; others are rejected with RESOURCE_EXHAUSTED", (1, _LARGEST), own=True
+        1000, "maximum number of concurrent gRPC calls; others get RESOURCE_EXHAUSTED", (1, _LARGEST), own=True
     )
-    # Long texts need megabytes per row in a model, and Python needs several times the size of a request.
+    # Long texts take megabytes per row in a model, and in Python several times the size of the request.
     max_request_rows: int = _flag(256, "maximum rows of a request; larger ones are rejected", (1, _LARGEST), own=True)
     max_request_bytes: int = _flag(
         32 << 20, "maximum bytes of a request, received or expanded; larger ones are rejected", (1, _LARGEST), own=True
     )
-    drain_seconds: float = _flag(20.0, "seconds for calls in progress after SIGTERM", own=True)
+    drain_seconds: float = _flag(20.0, "seconds for which calls in progress may continue after SIGTERM", own=True)
     log_level: str = _flag("warning", "minimum severity of logged events: debug, info, warning, error", own=True)
     log_requests: bool = _flag(False, "log one line for each request, without its contents", own=True)
     log_contents: bool = _flag(False, "log the contents of failing requests, too", own=True)
 
 
 def add_flags(parser: ArgumentParser) -> None:
-    """Adds a flag for each setting, and the ignored flags, to a parser that omits missing flags from its result."""
+    """Adds a flag for each setting, and the ignored flags, to a parser whose result omits flags that are not set."""
     for item in fields(ServerSettings):
         parse, text = item.metadata["parse"], item.metadata["help"].replace("%", "%%")
         text = text if item.default in ("", None) else f"{text} (default: {item.default})"
         optional: dict[str, Any] = {"nargs": "?", "const": True} if parse is _bool else {}
         parser.add_argument(f"--{item.name}", type=parse, help=text, **optional)
-    for name in sorted(WITHOUT_EFFECT):  # with or without a value, which does not matter
+    for name in sorted(WITHOUT_EFFECT):  # with or without a value
         parser.add_argument(f"--{name}", nargs="?", const=True, help="ignored; for compatibility with the stock server")
 
 

@@ -161,6 +161,6 @@ def test_an_export_of_an_ensemble(two, tmp_path, options):
     record = json.loads((folder / "assets.extra" / "attention_zoo.json").read_text())
     assert [member["name"] for member in record["ensemble"]] == [path.name for path in two]
     card = (folder / "assets.extra" / "MODEL_CARD.md").read_text()
-    assert f"- An ensemble of 2: {two[0].name}, other; the above is of the first\n" in card
+    assert f"- An ensemble of 2: {two[0].name}, other; the card above describes the first\n" in card
     assert ("weights" in options) is ("not measured: run `python -m training.evaluate DIR --weights int8" in card)
     assert ("weights" in options) is (f" --ensemble {two[1]}`" in card)
