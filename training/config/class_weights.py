@@ -1,4 +1,4 @@
-"""Parses the class weights of a classifier's loss. Without Keras."""
+"""Parses the class weights of a classifier's loss, without Keras."""
 
 import math
 import re
@@ -9,7 +9,7 @@ from zoo.errors import InputError, unknown_name
 
 EQUAL, BALANCED = "none", "balanced"
 _SETTING = "training.class_weights"
-# The label is the shortest text before a number, so that a label may have commas and equal signs.
+# The label is the shortest text before a number, so that a label may contain commas and equal signs.
 _PAIR = re.compile(r"(.+?)=([^=,]*)(?:,|$)", re.DOTALL)
 
 

@@ -8,7 +8,7 @@ from zoo.presets import workdir_path
 from zoo.registry import ModelSpec, get_spec
 from zoo.workdir import WorkDir
 
-# Settings that tokenizers are made with, and the length that the model was trained at.
+# The settings with which tokenizers are made, and the length at which the model was trained.
 _DATA_SETTINGS = (*VOCABULARY_SETTINGS, "max_length")
 
 
@@ -52,7 +52,7 @@ def _is_encoder_of(config: RunConfig, spec: ModelSpec) -> bool:
 
 def may_differ(section: str, key: str) -> bool:
     """Returns whether a setting may differ from that of the initial run."""
-    # Dropout has no weights, and the examples may differ, or be cut at another length.
+    # Dropout has no weights, and the run may have other examples, or cut them at another length.
     return (
         section == "training"
         or (section == "model" and key.endswith("dropout"))
@@ -71,6 +71,6 @@ def check_inherited(name: str, inherited: Settings, requested: Settings) -> None
             # Automatic settings take the inherited value.
             if requested_value != value and requested_value not in AUTOMATIC and not may_differ(section, key):
                 raise InputError(
-                    f"{name} was trained with {section}.{key}={value}, which a run that begins from it keeps. "
+                    f"{name} was trained with {section}.{key}={value}, which a run that begins from it cannot change. "
                     f"Received: {section}.{key}={requested_value}."
                 )

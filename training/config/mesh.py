@@ -40,6 +40,6 @@ def num_devices(mesh: Mapping[str, int]) -> int:
 
 def _wrong(text: str) -> InputError:
     return InputError(
-        "training.mesh names the devices along its axes, data or fsdp, and model, such as data=4,model=2. "
+        "training.mesh must be numbers of devices along the axes data or fsdp, and model, such as data=4,model=2. "
         f"Received: training.mesh={text!r}."
     )

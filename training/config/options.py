@@ -63,7 +63,7 @@ class DataConfig(Options):
     sampling: float = number(
         0.0,
         "Subword regularisation (Kudo 2018): at each step, segmentations of the training texts are drawn by their "
-        "probability to this power; 0 always takes the best, and 0.1 to 0.5 are usual. Batches may then have more "
+        "probability to this power; 0 always selects the best, and 0.1 to 0.5 are usual. Batches may then have more "
         "tokens than `training.batch_tokens`.",
         minimum=0,
     )
@@ -107,8 +107,8 @@ class TrainingConfig(Options):
     batch_tokens: int = size(4096, "Largest number of tokens in a batch, padding included, counted on the longer side.")
     accumulate_steps: int = size(
         1,
-        "Batches per step. A step equals that of a single batch of all their tokens, with that many times "
-        "`batch_tokens`, but takes the memory of one batch.",
+        "Batches per step. A step computes the same as with a single batch of all their tokens, but takes the memory "
+        "of one of them.",
     )
     remat: bool = flag(
         False,
@@ -119,7 +119,7 @@ class TrainingConfig(Options):
         "adam",
         ("adam", "muon"),
         '`"muon"` makes the updates of hidden matrices orthogonal, as large as Adam\'s, so that a learning rate suits '
-        "both; Adam updates embeddings, output layers and vectors. It is for one device.",
+        "both; Adam updates embeddings, output layers and vectors. Muon is for one device.",
     )
     learning_rate: float = number(1e-3, "Peak learning rate.")
     schedule: str = choice(
@@ -131,7 +131,7 @@ class TrainingConfig(Options):
     warmup_steps: int = count(500, "Steps until the peak.")
     final_rate: float = rate(0.0, 'Share of the peak rate at which `"cosine"` ends, in [0, 1).')
     cooldown: float = rate(
-        0.0, "Share of the steps, the last ones, over which the rate falls linearly to zero, in [0, 1)."
+        0.0, "Share of the steps, at the end, over which the rate falls linearly to zero, in [0, 1)."
     )
     beta_2: float = rate(0.98, "Adam's decay of the mean square of the gradient.")
     weight_decay: float = number(
@@ -184,7 +184,7 @@ class TrainingConfig(Options):
         "auto",
         ("auto", "float32", "mixed_bfloat16", "mixed_float16"),
         '`"auto"` computes in bfloat16 on GPUs and TPUs, else in float32. On a CPU with bfloat16 instructions, '
-        "longer runs first time forward passes and use bfloat16 if it is faster; the measurement is cached in Keras' "
+        "longer runs measure forward passes first and use bfloat16 if it is faster; the result is cached in Keras' "
         "folder. A resumed run keeps the choice.",
     )
     jit: str = choice("auto", ("auto", "on", "off"), 'Whether XLA compiles the step; `"auto"` for JAX only.')
@@ -211,8 +211,8 @@ class TrainingConfig(Options):
         0,
         "Rank of LoRA: trains low-rank updates of the matrices of `init_from`, those of dense layers, convolutions and "
         "embeddings, and the last layer of a classifier. Biases, normalisations and tables of positions are not "
-        "trained, and recurrent models are refused. It must be smaller than both sides of each matrix. The saved model "
-        "is an ordinary one. 0 trains all weights.",
+        "trained, and recurrent models are refused. The rank must be less than both sizes of each matrix. The saved "
+        "model is an ordinary one. 0 trains all weights.",
     )
     seed: int = count(1, "Seed of initial weights, dropout and the order of the data.")
 

@@ -1,4 +1,4 @@
-"""Settings that suit a model on a kind of data, where they differ from the defaults: `recipes.toml`."""
+"""Reads `recipes.toml`: the settings that suit a model on a kind of data, where they differ from the defaults."""
 
 import fnmatch
 import tomllib
@@ -44,7 +44,7 @@ def recipe(model: str, data: str, options: Mapping[str, Any] | None = None) -> S
 
 
 def data_recipe(data: str, task: str) -> dict[str, Any]:
-    """Returns the settings of data that suit every model of a task, where they differ from the defaults."""
+    """Returns the settings of data that suit every model of a task and differ from the defaults."""
     merged: dict[str, Any] = {}
     for entry in load_recipes():
         if not {"models", "where"} & entry.keys() and _fits_data(entry, data, task):

@@ -66,7 +66,7 @@ class TrainingRequest:
         """Returns the name of the model and the data SPEC, `None` for those that are not requested.
 
         Raises:
-            InputError: If two different data are requested.
+            InputError: If two different data SPECs are requested.
         """
         spec = parse_settings(self.settings)["data"].get("spec")
         if self.data is not None and spec not in (None, self.data):

@@ -8,7 +8,7 @@ from training.config.run_config import RunConfig
 from training.config.settings import AUTOMATIC, Settings
 from zoo.errors import InputError
 
-# The variables in a checkpoint and its number of rounds depend on them.
+# The variables in a checkpoint and its number of rounds depend on these settings.
 _FIXED = {"eval_every", "accumulate_steps", "ema", "init_from", "lora_rank", "seed"}
 ACCEPT_CHANGED_DATA = "data.changed"
 CHANGEABLE = tuple(name for name in TrainingConfig.declared() if name not in _FIXED)
@@ -17,11 +17,11 @@ CHANGEABLE = tuple(name for name in TrainingConfig.declared() if name not in _FI
 def resume(saved: RunConfig, requested: Settings, step: int, path: str) -> tuple[RunConfig, dict[str, Any]]:
     """Returns the configuration of a begun run with the requested settings, and the settings that change.
 
-    After the first checkpoint, that is with a `step` above 0, all of `CHANGEABLE` may change; before it, all of
-    `training`. `path` is the work directory, for messages.
+    After the first checkpoint, that is with a `step` above 0, all of `CHANGEABLE` may change, except `precision` to or
+    from `mixed_float16`; before it, all of `training`. `path` is the work directory, for messages.
 
     Raises:
-        InputError: If another setting would change.
+        InputError: If another setting would change, or the training would end before `step`.
     """
     values, changes = saved.to_dict(), {}
     accepted = {}

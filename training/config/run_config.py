@@ -49,7 +49,7 @@ class RunConfig:
         parse_class_weights(self.training.class_weights)
         if self.training.class_weights != EQUAL and self.spec.task != "classifier":
             raise InputError(
-                f"training.class_weights is for classifiers; {self.spec.name} is a {self.spec.task}. "
+                f"training.class_weights is for classifiers; {self.spec.name} is a {self.spec.task} model. "
                 f"Received: training.class_weights={self.training.class_weights}."
             )
         if self.training.lora_rank and not self.training.init_from:

@@ -50,7 +50,7 @@ def read_settings(path: str | Path) -> Settings:
     path = Path(path)
     values = _parse(path)
     if not isinstance(values, Mapping):
-        raise InputError(f"{path}: a configuration needs the sections {', '.join(SECTIONS)}. Received: {values!r}.")
+        raise InputError(f"{path}: a configuration has the sections {', '.join(SECTIONS)}. Received: {values!r}.")
     sections: Settings = {section: {} for section in SECTIONS}
     for section, settings in values.items():
         if section == "changes":
@@ -68,7 +68,7 @@ def read_settings(path: str | Path) -> Settings:
 
 
 def _note_changes(path: Path, changes: Any) -> None:
-    """Writes a note to standard error if the settings of a run were changed, since the first ones are not repeated."""
+    """Writes a note to standard error if a run's settings were changed, since its first ones are not repeated."""
     changes = [change for change in changes if isinstance(change, dict)] if isinstance(changes, list) else []
     if steps := ", ".join(str(change.get("step")) for change in changes):
         print(

@@ -1,4 +1,4 @@
-"""Reads the user's own tokenizers, from the files in `data.tokenizer`. Without Keras."""
+"""Reads the tokenizers of a user, from the files in `data.tokenizer`, without Keras."""
 
 import re
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ _SIDES = ("source", "target")
 
 
 def tokenizer_files(setting: str) -> list[Path]:
-    """Returns the files in `data.tokenizer`; none if it is a kind of tokenizer.
+    """Returns the files in `data.tokenizer`; an empty list if it is a kind of tokenizer.
 
     Example:
         >>> [str(path) for path in tokenizer_files("file:a,b.model,file:c d.json")]
@@ -52,7 +52,7 @@ def read_tokenizers(values: Mapping[str, Any], task: str) -> dict[str, Tokenizer
     files = tokenizer_files(values["tokenizer"])
     if len(files) > len(names):
         raise InputError(
-            f"data.tokenizer: a {task} takes at most {len(names)} files, not {len(files)}. "
+            f"data.tokenizer: a {task} model takes at most {len(names)} files, not {len(files)}. "
             f"Received: data.tokenizer={values['tokenizer']}."
         )
     _check_sums(files, values["tokenizer_sha256"])
@@ -88,7 +88,7 @@ def _check_sums(files: list[Path], expected: str) -> None:
 
 
 def _checksum(path: Path) -> str:
-    """Returns the sum of a file, or that of all files of a tokenizer of a work directory."""
+    """Returns the SHA-256 sum of a file, or that of all files of a tokenizer of a work directory."""
     try:
         saved = saved_tokenizer(path)
         return checksum(path) if saved is None else saved.identity()

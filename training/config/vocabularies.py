@@ -1,4 +1,4 @@
-"""Resolves the settings of tokenizers that depend on the data, and trains the tokenizers. Without Keras."""
+"""Resolves the settings of tokenizers that depend on the data, and trains the tokenizers, without Keras."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -20,11 +20,11 @@ VOCABULARY_SETTINGS = (
     "lowercase",
     "normalization",
 )
-"""The settings of data that tokenizers, and so the ids of token shards, depend on."""
+"""The settings of data on which tokenizers, and thus the ids of token shards, depend."""
 
 
 def settle(settings: DataConfig, data: Dataset[Any]) -> DataConfig:
-    """Returns the settings, with automatic ones filled in from the data."""
+    """Returns the settings, with values from the data in place of automatic ones."""
     tokenizer = data.tokenizer if settings.tokenizer == "auto" else settings.tokenizer
     settled: dict[str, Any] = {"tokenizer": tokenizer}
     files = tokenizer_files(tokenizer)

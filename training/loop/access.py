@@ -25,7 +25,7 @@ def only_chief_writes(workdir: WorkDir, processes: Processes) -> Iterator[WorkDi
 
 @contextlib.contextmanager
 def locked(workdir: WorkDir) -> Iterator[None]:
-    """Makes a work directory and keeps other processes from training into it during the block.
+    """Makes a work directory and prevents other processes from training into it during the block.
 
     The lock is released when the process ends in any way. On systems without locks, there is no protection. A process
     that does not write into the directory takes no lock.
@@ -42,7 +42,7 @@ def locked(workdir: WorkDir) -> Iterator[None]:
         raise InputError(f"{workdir.path} cannot be a work directory ({error.strerror}).") from error
     for folder in workdir.folders:
         if folder.exists() and not folder.is_dir():
-            raise InputError(f"{folder} is a file, but a run needs a folder of that name. Move it away.")
+            raise InputError(f"{folder} is a file, but a run requires a folder of that name. Move it away.")
     busy = f"Another process is training into {workdir.path}. Wait until it ends, or end it."
     with exclusive(workdir.lock, busy):
         yield

@@ -54,8 +54,8 @@ def compile_model(
 ) -> keras.Model:
     """Returns the model of a configuration with its optimizer and loss.
 
-    If the run has `begun`, its weights will be restored from a checkpoint, not from the initial run. The loss of a
-    classifier is weighted by `class_weights`, if there are any.
+    If the run has `begun`, its weights are restored from a checkpoint later, and not read from the initial run. The
+    loss of a classifier is weighted by `class_weights`, if there are any.
     """
     settings = config.training
     model = create_model(config.spec.name, dtype=hardware.precision, **config.model)
@@ -89,7 +89,7 @@ def compile_model(
 
 
 def make_batches(run: PreparedRun) -> tuple[Batches, Batches]:
-    """Returns the batches of training and of validation, padded to few different shapes if XLA compiles each shape."""
+    """Returns the batches of training and of validation, padded to a few shapes if XLA compiles each shape."""
     settings = run.config.training
     shapes = {
         "batch_tokens": settings.batch_tokens,

@@ -28,7 +28,7 @@ Logs = Any
 
 
 class Callbacks(keras.callbacks.CallbackList):
-    """Callbacks of a training, which get the results of a batch as tensors.
+    """Callbacks of a training, which receive the results of a batch as tensors.
 
     Keras would first convert them to numbers, and so wait for the accelerator after each batch.
     """
@@ -39,8 +39,9 @@ class Callbacks(keras.callbacks.CallbackList):
 
 
 class Checkpoints(keras.callbacks.Callback):
-    """Ends each round with validation result, early stopping, log line and checkpoint, in this order: a resumed run
-    then neither repeats nor misses anything.
+    """Ends each round: records its validation loss, writes the log line and the checkpoint, and stops a stalled run.
+
+    With this order, a resumed run neither repeats nor misses anything.
 
     Args:
         workdir: The work directory.
@@ -77,7 +78,7 @@ class Checkpoints(keras.callbacks.Callback):
         loss = float(logs["val_cross_entropy"])
         step = state.rounds * self.eval_every
         if not math.isfinite(loss):
-            # Raised before the checkpoint is written, from which no run could be resumed.
+            # It is raised before a checkpoint is written, from which no run could be resumed.
             raise LossLost(loss, step)
         if loss < state.best:
             state.best, state.best_round = loss, state.rounds
@@ -89,7 +90,7 @@ class Checkpoints(keras.callbacks.Callback):
             self.model.stop_training = True
 
     def _remove_old(self) -> None:
-        """Removes all checkpoints except the best one and the last ones of whole rounds."""
+        """Removes all earlier checkpoints except the best one and the last ones of whole rounds."""
         checkpoints = list_checkpoints(self.workdir.checkpoints)
         of_rounds = [path for path in checkpoints if step_of(path) % self.eval_every == 0]
         best = checkpoint_path(self.workdir.checkpoints, self.state.best_round * self.eval_every)
@@ -114,7 +115,7 @@ class Checkpoints(keras.callbacks.Callback):
     def close(self) -> None:
         """Closes the log, also of a run that stopped early."""
         if self.tensorboard is not None:
-            # Each round was flushed, or the error of doing so ended the run.
+            # Each round has flushed it, or has ended the run with the error.
             with contextlib.suppress(OSError):
                 self.tensorboard.close()
 
@@ -139,9 +140,9 @@ class Averages(keras.callbacks.Callback):
 class Stop(keras.callbacks.Callback):
     """Ends all processes of a run after the same step when one receives a signal, with a checkpoint of that step.
 
-    A single process holds signals only after its first step: until then it may compile for long, and has nothing to
-    save. Unlike those of whole rounds, this checkpoint contains the metrics of the unfinished round, so that a resumed
-    run repeats nothing.
+    A single process holds signals only after its first step: until then it may compile for a long time, and has nothing
+    to save. Unlike those of whole rounds, this checkpoint contains the metrics of the unfinished round, so that a
+    resumed run repeats nothing.
 
     Args:
         processes: The processes.
@@ -186,7 +187,7 @@ class Stop(keras.callbacks.Callback):
         if rest or not self.processes.should_stop(step):
             return
         self.ending = True
-        if done < self.eval_every:  # otherwise `Checkpoints` writes that of the round
+        if done < self.eval_every:  # otherwise `Checkpoints` writes the checkpoint of the round
             self.settle()
             if keras.backend.backend() == "jax":
                 self.model.jax_state_sync()
@@ -202,7 +203,8 @@ class Stop(keras.callbacks.Callback):
     def _restore_metrics(self) -> None:
         """Adds the saved sums of an unfinished round to its metrics, once these have their variables.
 
-        On JAX, they have them from the start and can only be changed then; on TensorFlow, only after the first step.
+        On JAX, metrics have variables from the start, and these can only be changed then; on TensorFlow, metrics have
+        them only after the first step.
         """
         variables = self.model.metrics_variables
         if self.state.counted and len(variables) == len(self.state.counted):

@@ -53,9 +53,9 @@ def remove_checkpoint(path: Path) -> None:
 
 
 def set_damaged_aside(folder: Path) -> None:
-    """Renames incomplete checkpoints, such as after a crash of the machine, and reports them on standard error.
+    """Renames incomplete checkpoints, such as those after a crash of the machine, and reports them on standard error.
 
-    So a run is resumed from the last complete one. Unfinished folders of Orbax and half removed ones are removed.
+    A run is then resumed from the last complete one. Unfinished folders of Orbax and half removed ones are removed.
 
     Raises:
         InputError: If all of them are damaged.

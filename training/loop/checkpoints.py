@@ -1,4 +1,4 @@
-"""Writes and restores checkpoints: the complete state of a run, as a `.npz` file each, without pickle."""
+"""Writes and restores checkpoints: the complete state of a run, in a `.npz` file without pickle, or by Orbax."""
 
 import contextlib
 import json
@@ -36,9 +36,9 @@ def averages_of(model: keras.Model) -> list[keras.Variable]:
 
 
 class CheckpointWriter:
-    """Writes the checkpoints of a run, as a file and synchronously, or by Orbax in the background.
+    """Writes the checkpoints of a run, synchronously as files, or in the background by Orbax.
 
-    All processes must call it, since each may have a part of the variables.
+    All processes must call its methods, since each may have a part of the variables.
 
     Args:
         workdir: The work directory.
@@ -86,7 +86,7 @@ def restore_checkpoint(path: Path, model: keras.Model) -> dict[str, Any]:
 
 
 def _read(path: Path, variables: dict[str, keras.Variable], names: set[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Returns the values of the wanted variables in a checkpoint, and the rest of the run's state."""
+    """Returns the values of the named variables in a checkpoint, and the rest of the run's state."""
     if path.suffix == ORBAX:
         if keras.backend.backend() != "jax":
             raise InputError(f"{path.name} was written by Orbax, and can only be read on JAX: KERAS_BACKEND=jax.")

@@ -18,16 +18,16 @@ from zoo.errors import InputError
 from zoo.workdir import ReadOnlyWorkDir, WorkDir
 
 _NUM_BATCHES = 100
-"""Number of batches of which the largest one is compiled."""
+"""Number of batches, for the largest of which the step is compiled."""
 
 
 def dry_run(workdir: WorkDir, run: TrainingRun) -> dict[str, Any]:
     """Returns the costs of a step of a run for each device, as XLA compiles it on JAX; nothing is trained or written.
 
-    Batches differ in their shapes: the one with the most tokens of the first hundred is compiled, padding included.
+    Batches differ in shape; the step is compiled for that of the first hundred with the most tokens, padding included.
 
     Raises:
-        InputError: If the backend is not JAX, or for bad data or settings.
+        InputError: If the backend is not JAX, or for invalid data or settings.
         RunStopped: If it was interrupted, or memory or disk are full.
     """
     if keras.backend.backend() != "jax":

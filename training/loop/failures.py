@@ -15,7 +15,8 @@ from zoo.workdir import WorkDir
 class RunStopped(Exception):
     """A run ended before its last step. The message contains the cause and how to resume the run.
 
-    `status` is the exit status of the command. Unless all processes raise it, `everywhere`, this one must report it.
+    `status` is the exit status of the command. `everywhere` is whether all processes raise it; otherwise, this one must
+    report it.
     """
 
     def __init__(self, message: str, status: int, everywhere: bool = False):
@@ -55,7 +56,7 @@ def _explanation(error: BaseException) -> tuple[str, str, int] | None:
     number = received_signal() or (signal.SIGINT if isinstance(error, KeyboardInterrupt) else None)
     if isinstance(error, Preempted):
         number = error.number
-    if number:  # whatever error it caused
+    if number:  # regardless of the error that it caused
         return NAMES[signal.Signals(number)], "", exit_status(number)
     if isinstance(error, LossLost):
         return str(error), "learning_rate", 1
@@ -92,7 +93,7 @@ def _message(workdir: WorkDir, reason: str, lower: str) -> str:
         return f"{reason}; {last}. Resume with: {command}"
     settings = workdir.read_config()["training"]
     advice = f"lower training.{lower}, now {settings[lower]}"
-    if lower == "batch_tokens" and not checkpoints:  # later the number of batches per step is fixed
+    if lower == "batch_tokens" and not checkpoints:  # with one, the number of batches per step is fixed
         advice += f", and raise training.accumulate_steps, now {settings['accumulate_steps']}, by the same factor"
     return f"{reason}; {last}. To resume, {advice}: {command} --set training.{lower}=…"
 

@@ -18,10 +18,10 @@ AHEAD = 3
 class Feed(keras.callbacks.Callback):
     """Feeds batches to `fit` or `evaluate`: pass `dataset` as their data, and the feed itself as a callback.
 
-    On TensorFlow, Keras would put the batches into a `tf.data.Dataset` of a Python generator. Its threads need the
-    interpreter, and the interpreter waits for its threads when it exits, so the process might never exit. Here the
-    dataset takes tensors from a queue without Python, and before each step the callback waits until the batch is
-    queued. So errors in preparing a batch are raised unchanged, and no thread still waits when the loop ends.
+    On TensorFlow, Keras would put the batches into a `tf.data.Dataset` of a Python generator. Its threads require the
+    interpreter, and the interpreter waits for them when it exits, so the process might never exit. Here the dataset
+    takes tensors from a queue without Python, and before each step the callback waits until the batch is queued.
+    Errors in preparing a batch are therefore raised unchanged, and no thread still waits when the loop ends.
 
     Keras would also derive the shapes from the first two batches, and fix sizes that are equal in both by chance; here,
     the dataset declares that all sizes vary.
@@ -54,7 +54,7 @@ class Feed(keras.callbacks.Callback):
 
     def advance(self) -> None:
         """Waits until the batch of the next step is queued."""
-        raise_if_received()  # a signal whose exception was suppressed, such as while TensorFlow traces
+        raise_if_received()  # for a signal whose exception was suppressed, such as while TensorFlow traces
         if self._queue is not None:
             self._make_next(self._queue)
             self._pending.popleft().result()
@@ -98,8 +98,8 @@ class ValidationFeed(Feed):
 class _Queue:
     """A queue of batches, with a TensorFlow dataset of one round that takes them.
 
-    With several devices, Keras takes a batch before each round, to build layers. While the queue is
-    not open, the dataset therefore yields batches of zeros.
+    With several devices, Keras takes a batch before each round, to build layers. While the queue is not open, the
+    dataset therefore yields batches of zeros.
     """
 
     def __init__(self, batches: Batches):
@@ -139,6 +139,6 @@ class _Queue:
             self._queue.enqueue([np.asarray(array, dtype.as_numpy_dtype) for array, dtype in arrays])
 
     def set_open(self, is_open: bool) -> None:
-        """Sets whether the dataset yields batches of the queue, or zeros."""
+        """Sets whether the dataset yields batches of the queue; otherwise, it yields zeros."""
         if self._opened is not None and is_open != bool(self._opened.size()):
             self._opened.enqueue(True) if is_open else self._opened.dequeue()

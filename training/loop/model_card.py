@@ -137,7 +137,7 @@ def note_weights(workdir: WorkDir, spec: str, rounded: dict[str, Any], unrounded
 
 
 def note_shortlist(workdir: WorkDir, result: Mapping[str, Any]) -> None:
-    """Writes the loss by a shortlist to the model card, as measured by `training.shortlist`."""
+    """Writes the loss of quality by a shortlist, as measured by `training.shortlist`, to the model card."""
     changes = [
         f"{name} {result[f'{name}_of_all']:.4f} → {result[name]:.4f} ({result[name] - result[f'{name}_of_all']:+.4f})"
         for name in _measured(result)
@@ -186,7 +186,7 @@ def _training(settings: TrainingConfig, model: keras.Model, state: RunState) -> 
 
 
 def _class_weights(run: PreparedRun) -> str:
-    """Returns a sentence on the class weights, if they are not equal."""
+    """Returns a sentence about the class weights; empty if they are equal."""
     if run.class_weights is None:
         return ""
     weights = zip(run.config.data.classes or (), run.class_weights, strict=True)
@@ -218,7 +218,7 @@ def command(run: PreparedRun) -> str:
 
 
 def _settings(run: PreparedRun) -> list[str]:
-    """Returns the settings that a command needs to reproduce the configuration of a run."""
+    """Returns the settings with which a command reproduces the configuration of a run."""
     resolve_again = functools.partial(resolve, run.config.spec.name, run.config.data.spec)
     defaults = resolve_again().to_dict()
     settings = [
@@ -226,10 +226,10 @@ def _settings(run: PreparedRun) -> list[str]:
         for section, key, value in _differences(run.config, defaults)
         if section == "training"
         or defaults[section][key] not in AUTOMATIC
-        # The data never choose a file.
+        # The data never determine a tokenizer file.
         or (key == "tokenizer" and tokenizer_files(value))
     ]
-    # Settings derived from the data depend on the settings so far; those that would differ are added.
+    # Settings derived from the data depend on those in `settings`; each that would differ is added.
     while True:
         completed = complete(resolve_again(settings), run.task, run.data, run.tokenizers).to_dict()
         missing = [f"{section}.{key}={value}" for section, key, value in _differences(run.config, completed)]
@@ -240,7 +240,7 @@ def _settings(run: PreparedRun) -> list[str]:
 
 
 def _settings_of_fine_tuning(config: RunConfig) -> list[str]:
-    """Returns the settings that a run did not have to inherit from its initial run, which may no longer exist."""
+    """Returns the settings in which a run may differ from its initial run, which may no longer exist."""
     defaults = resolve(config.spec.name, config.data.spec).to_dict()
     return [
         f"{section}.{key}={value}"

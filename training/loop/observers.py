@@ -1,4 +1,4 @@
-"""Runs the user's callbacks, which only observe a run."""
+"""Runs the callbacks of a user, which only observe a run."""
 
 from collections.abc import Sequence
 from pathlib import Path

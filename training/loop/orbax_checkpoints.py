@@ -1,4 +1,4 @@
-"""Writes checkpoints by Orbax: each process writes its part of the variables, during training."""
+"""Writes checkpoints by Orbax: each process writes its part of the variables, while training continues."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -20,10 +20,10 @@ from training.loop.progress import announce
 from zoo.registry import create_model
 from zoo.runtime.cores import processor
 
-# Multiplications of a training of some minutes, for which the time of the measurement is negligible.
+# Multiplications in a training of some minutes, compared with which the time of the measurement is negligible.
 _WORTH_MEASURING = 1e14
 _ROUNDS, _SECONDS = 5, 2.0
-# bfloat16 must be faster by this factor, to outweigh its rounding.
+# The time in bfloat16 must be less than this share of that in float32, to outweigh its rounding.
 _GAIN = 0.95
 _PRECISIONS = ("float32", "mixed_bfloat16")
 
@@ -31,9 +31,9 @@ _PRECISIONS = ("float32", "mixed_bfloat16")
 def settle_precision(run: PreparedRun, batches: Batches) -> PreparedRun:
     """Returns a run with its precision, which is measured if it is automatic and the training is long.
 
-    The fastest of several forward passes over the first batch is compared. The ratio is close to that of whole steps,
-    whose compilation would take three times as long. The result is cached for the next run of the same model on the
-    same machine. Shorter trainings use float32.
+    The fastest forward passes over the first batch in both precisions are compared. Their ratio is close to that of
+    whole steps, whose compilation would take three times as long. The result is cached for the next run of the same
+    model on the same machine. Shorter trainings use float32.
     """
     if run.hardware.precision != MEASURED:
         return run
@@ -79,7 +79,7 @@ def _measure(run: PreparedRun, batches: Batches) -> str:
     precision = "mixed_bfloat16" if seconds["mixed_bfloat16"] < _GAIN * seconds["float32"] else "float32"
     times = ", ".join(f"{1000 * value:,.0f} ms in {name}" for name, value in seconds.items())
     announce(f"a forward pass takes {times}: {precision} (measured in {time.monotonic() - start_time:.0f} s)")
-    with contextlib.suppress(OSError):  # then the next run measures again
+    with contextlib.suppress(OSError):  # without the file, the next run measures again
         _write_cache(_cache_file(run), precision)
     return precision
 

@@ -46,7 +46,7 @@ def prepare(workdir: WorkDir, run: TrainingRun, hardware: Hardware) -> PreparedR
     A new run trains and saves its tokenizers, or copies those of the initial run or of its token shards.
 
     Raises:
-        InputError: If the data are bad or too few for a vocabulary, or the work directory is damaged.
+        InputError: If the data are invalid or too few for a vocabulary, or the work directory is damaged.
     """
     config, data = run.config, run.data or run.config.open_data()
     task = get_task(config.spec.task)

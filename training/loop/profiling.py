@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 
-# After the compilation.
+# The first batch that is traced, after the compilation.
 FIRST_BATCH = 10
 NUM_BATCHES = 5
 
@@ -58,5 +58,5 @@ class Profile(keras.callbacks.Callback):
             )
         elif self.num_batches <= FIRST_BATCH:
             print(
-                f"no profile: it begins after batch {FIRST_BATCH}, but the run had {self.num_batches}", file=sys.stderr
+                f"no profile: it begins after batch {FIRST_BATCH}; the run had only {self.num_batches}", file=sys.stderr
             )

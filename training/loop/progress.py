@@ -43,7 +43,7 @@ def announce(text: str) -> None:
 
 @contextlib.contextmanager
 def taking_long(doing: str) -> Iterator[None]:
-    """Announces the work of the block if it takes more than two seconds; errors before that are printed alone."""
+    """Announces the work of the block if it takes more than two seconds; an earlier error is printed alone."""
     timer = threading.Timer(SECONDS_UNNOTICED, announce, [doing])
     timer.daemon = True
     timer.start()
@@ -84,8 +84,8 @@ class Progress(keras.callbacks.Callback):
         done_steps: Steps done before.
         batches_per_step: Number of batches whose gradients are accumulated in a step.
         schedule: The learning rate of each batch.
-        tokens_of_batch: Real tokens of each batch; entries are removed when they are read.
-        validation_batches: Batches of a validation.
+        tokens_of_batch: Number of tokens of each batch, without padding; entries are removed when they are read.
+        validation_batches: Number of batches of a validation.
         best: The lowest validation cross-entropy so far.
         tokens_at_peak: Tokens per second at the peak of the devices, for the MFU; `None` if unknown.
         compiled: Whether the step was compiled before, in this process.
@@ -211,7 +211,7 @@ class Progress(keras.callbacks.Callback):
 
     @property
     def tokens_per_second(self) -> float:
-        """Real tokens per second in this round, including the time to wait for data."""
+        """Tokens per second in this round, without padding; the time includes waiting for data."""
         return self.tokens / max(self.seconds, 1e-9)
 
     @property

@@ -16,12 +16,12 @@ class RunState:
     best: float = math.inf  # lowest validation cross-entropy so far
     best_round: int = 0  # its round, from 1
     seconds: float = 0.0  # training time so far
-    validated_on: str = ""  # a hash of the validation data that `best` belongs to
+    validated_on: str = ""  # a hash of the validation data on which `best` was measured
     batches: int = 0  # batches of the unfinished round, if there is one
     counted: list[Any] = field(default_factory=list)  # the values of its metrics so far
 
     def validate_on(self, data: str) -> None:
-        """Sets the hash of the validation data; if it has changed, which a resume may accept, `best` is reset.
+        """Sets the hash of the validation data; if it has changed, which a resumed run may accept, `best` is reset.
 
         For a run of an earlier version, without a hash, the data count as unchanged.
         """
@@ -30,7 +30,7 @@ class RunState:
         self.validated_on = data
 
     def has_stalled(self, patience: int) -> bool:
-        """Returns whether `patience` rounds have passed without a better validation; false for a patience of 0."""
+        """Returns whether `patience` rounds have passed without a better validation loss; false for a patience of 0."""
         return bool(patience) and self.rounds - self.best_round >= patience
 
 
@@ -55,7 +55,7 @@ def append_to_log(workdir: WorkDir, record: dict[str, Any]) -> None:
 
 
 def cut_log(workdir: WorkDir, last_step: int) -> None:
-    """Removes the lines after the last checkpoint, and the final line, from `metrics.jsonl`."""
+    """Removes the lines after the last checkpoint, and the line of the saved model, from `metrics.jsonl`."""
     if workdir.metrics.exists():
         records = [record for record in read_log(workdir) if record["step"] <= last_step and not record.get("final")]
         workdir.write_text(workdir.metrics, "".join(f"{json.dumps(record)}\n" for record in records))

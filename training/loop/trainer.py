@@ -54,11 +54,11 @@ def train(
         run: The run to train.
         profile: Whether some batches are traced for TensorBoard's profiler.
         processes: The processes of the training, which all call this; only the chief writes, logs and runs callbacks.
-        callbacks: Callbacks of the user, which only observe.
+        callbacks: Callbacks of the user, which only observe the run.
 
     Raises:
-        InputError: For bad data, a directory that contains another run or that another training process is using, or a
-            process that differs from the others.
+        InputError: For invalid data, a directory that contains another run or that another training process is using,
+            or a process that differs from the others.
         RunStopped: If the run was interrupted, its loss is not finite, or memory or disk is exhausted.
     """
     with only_chief_writes(workdir, processes) as workdir:
