@@ -57,7 +57,7 @@ class TokenizerGraph(tf.Module, abc.ABC):
 
     @functools.cached_property
     def _printed(self) -> Any:
-        """The function behind `pieces`: one, so that an export has one table of all strings."""
+        """The graph function of `pieces`, a single one, so that an export has one table of all strings."""
 
         def printed(ids: tf.Tensor) -> tf.Tensor:
             known = (ids > PAD) & (ids < self.vocab_size)

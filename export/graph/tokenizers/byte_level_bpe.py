@@ -17,12 +17,12 @@ from zoo.text.composition import LATER
 
 _NO_RANK = np.iinfo(np.int32).max
 _BREAK, _MARK = b"\xff", b"\xfe"
-"""Bytes that no text in UTF-8 contains: one between parts of a text, one before each added token."""
+"""Bytes that no text in UTF-8 contains: the first separates parts of a text, the second marks each added token."""
 
 
 @tokenizer_graph.register(ByteLevelBPETokenizer)
 class ByteLevelBPEGraph(TokenizerGraph):
-    """Splits words by comparing neighbouring characters, and merges in rounds: each merges every word's best pair.
+    """Splits words by comparing neighbouring characters, and merges the best pair of every word in each round.
 
     A round processes all words together; words that occur more than once are processed once.
     """
@@ -127,7 +127,7 @@ def _is_even(hits: tf.Tensor) -> tf.Tensor:
 
 
 def _pattern(texts: Sequence[str]) -> bytes:
-    """Returns the regular expression of RE2 that finds the first of some texts, or nothing for none."""
+    """Returns the regular expression of RE2 that matches any of the texts, preferring earlier ones; empty for none."""
     return f"({'|'.join(map(re.escape, texts))})".encode() if texts else b""
 
 
@@ -151,11 +151,11 @@ class Composition:
         self._later = PagedTable(later)
 
     def __call__(self, texts: tf.Tensor) -> tf.Tensor:
-        """Returns the composed texts of texts, strings [P]."""
+        """Returns texts [P] after composition."""
         characters = tf.strings.unicode_decode(texts, "UTF-8")
         codes, row_splits = characters.flat_values, characters.row_splits
         apart = self._later(codes) == 1
-        # Parts begin at the beginning of a text, at each such character and after it.
+        # Parts begin at the beginning of a text, at each character of `LATER` and after it.
         begins = apart | tf.concat([[False], apart], 0)[:-1]
         first_of_rows = tf.boolean_mask(row_splits, row_splits < tf.size(codes, tf.int64))[:, None]
         begins = tf.tensor_scatter_nd_update(begins, first_of_rows, tf.ones_like(first_of_rows[:, 0], tf.bool))

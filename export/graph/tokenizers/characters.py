@@ -10,7 +10,7 @@ from zoo.vocabulary import UNKNOWN
 
 @tokenizer_graph.register(CharTokenizer)
 class CharGraph(TokenizerGraph):
-    """Characters by binary search in a table of code points, which needs no resource to be initialized."""
+    """Characters by binary search in a table of code points, which requires no resource to be initialized."""
 
     def __init__(self, tokenizer: CharTokenizer):
         super().__init__(tokenizer)

@@ -32,7 +32,7 @@ class SubwordGraph(TokenizerGraph):
 
 @tokenizer_graph.register(ReorderedSubwordTokenizer)
 class ReorderedSubwordGraph(SubwordGraph):
-    """SentencePiece by TensorFlow Text, with a constant table from its ids to ours.
+    """SentencePiece by TensorFlow Text, with a constant table from its ids to those of the project.
 
     Texts are joined here, because the older SentencePiece in TensorFlow Text drops all leading spaces of a text, even
     for models that add none, such as Gemma's.

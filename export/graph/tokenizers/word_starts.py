@@ -84,7 +84,7 @@ class WordStarts:
 
 
 class _Neighbours:
-    """The values of characters at a distance within the same text."""
+    """A function for the values of characters at a distance within the same text."""
 
     def __init__(self, rows: tf.Tensor):
         self._rows = rows

@@ -22,7 +22,7 @@ class WordPieceGraph(TokenizerGraph):
     """Splits words by the classes of neighbouring characters, and words into pieces by a tree of all pieces.
 
     First, the longest piece at every position of every word is looked up by descending the tree from all positions
-    together. Then each word is split from its beginning: each piece ends where the next begins. Words that occur more
+    together. Then each word is split from its beginning: the next piece begins where one ends. Words that occur more
     than once are processed once.
     """
 

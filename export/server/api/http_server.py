@@ -45,7 +45,7 @@ class _Request(HTTPRequestParser):
         self.start_time = time.monotonic()
 
     def deadline(self) -> float:
-        """Returns the time by which the request, or its head if that is incomplete, should have arrived."""
+        """Returns the time by which the request, or its head while that is incomplete, must have arrived."""
         seconds = _REQUEST_SECONDS + self.body_bytes_received / _BYTES_PER_SECOND
         return float(self.start_time + (seconds if self.headers_finished else _HEAD_SECONDS))
 

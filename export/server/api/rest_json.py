@@ -91,7 +91,7 @@ def quote(value: Any) -> str:
     """Returns the beginning of a JSON value as text, for messages."""
     try:
         return json.dumps(value, ensure_ascii=False)[:_LONGEST_QUOTE]
-    except RecursionError:  # nested just shallowly enough to be parsed
+    except RecursionError:  # nested so deeply that it can just be parsed
         return _json_type(value)
 
 
@@ -168,7 +168,7 @@ def _read_tensor(name: str, value: Any, info: meta_graph_pb2.TensorInfo, limits:
     limits.check(len(values) if values.ndim else 1, values.size * dtype.itemsize)
     for scalar in values.ravel():
         if isinstance(scalar, list):
-            raise invalid_argument("JSON lists are not of one shape: every list of one level needs the same length")
+            raise invalid_argument("JSON lists are not of one shape: all lists of one level must have the same length")
         if not _fits(scalar, dtype):
             raise invalid_argument(
                 f'input "{name}": JSON Value: {quote(scalar)} Type: {_json_type(scalar)} '

@@ -84,7 +84,7 @@ def _run(
         feeds[signature.inputs["inputs"].name] = None
         fetches |= {signature.outputs[output].name: None for output in outputs}
         signatures.append((signature, outputs))
-    serialized = np.array([*_serialized(request.input), None], object)[:-1]  # `None` keeps NumPy from guessing
+    serialized = np.array([*_serialized(request.input), None], object)[:-1]  # with `None`, NumPy does not guess a type
     if not len(serialized):
         raise invalid_argument("Input is empty.")
     arrays = dict(zip(fetches, model.run(dict.fromkeys(feeds, serialized), list(fetches), context), strict=True))

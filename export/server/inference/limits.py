@@ -14,7 +14,7 @@ _EXAMPLE_BYTES = 64  # overhead of an example in Python and TensorFlow
 
 @dataclass(frozen=True)
 class Limits:
-    """The maximum size of a request, expanded."""
+    """The maximum size of a request after its expansion."""
 
     rows: int
     bytes: int
@@ -44,7 +44,7 @@ class Limits:
         for unit, count, most in (("rows", rows, self.rows), ("bytes", size, self.bytes)):
             if count > most:
                 parts = f"send it in parts, or raise --max_request_{unit}"
-                raise invalid_argument(f"The request has {count} {unit}, expanded, of at most {most}: {parts}.")
+                raise invalid_argument(f"The request has {count} {unit}, expanded; the limit is {most}: {parts}.")
 
 
 def count_examples(examples: input_pb2.Input) -> int:

@@ -190,7 +190,7 @@ class ServerCore:
             versions = list_versions(Path(model.base_path))
             chosen = choose_versions(model.model_version_policy, versions)
             failed = self._manager.aspire(model.name, {version: versions[version] for version in chosen})
-        except ServingError as error:  # Loaded versions stay, because the directory may come back.
+        except ServingError as error:  # Loaded versions remain, because the directory may reappear.
             if self._path_errors.get(model.name) != str(error):
                 logs.error("base_path_unreadable", model=model.name, error=str(error))
             self._path_errors[model.name] = str(error)

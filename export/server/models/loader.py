@@ -48,13 +48,13 @@ def load(path: Path, version: int, settings: ServerSettings, batcher: Batcher | 
 
 
 def _trim_memory() -> None:
-    """Returns free memory (a fifth of the total, from graph preparation) to the system, which glibc would keep."""
+    """Returns free memory to the system, which glibc would keep: after the preparation of graphs, a fifth of all."""
     with contextlib.suppress(OSError, AttributeError):  # on other systems
         ctypes.CDLL("libc.so.6").malloc_trim(0)
 
 
 def warm_up(model: LoadedModel, path: Path) -> None:
-    """Replays the requests recorded beside a model, if any, as many at a time as there are cores."""
+    """Replays the requests that are recorded beside a model, if any, as many at a time as there are cores."""
     file = path / WARMUP_FILE
     records = list(itertools.islice(_records(file), _MAX_RECORDS + 1)) if file.exists() else []
     if len(records) > _MAX_RECORDS:

@@ -150,7 +150,7 @@ class Manager:
             if servable is None:
                 return  # `stop` and `aspire` may both try to unload it
             self._states[name][version] = VersionState(State.UNLOADING)
-        # In a thread, so that new versions and other models need not wait for requests in progress.
+        # It is closed in a thread, so that new versions and other models need not wait for requests in progress.
         arguments = (name, version, servable)
         thread = threading.Thread(target=self._close_when_unused, args=arguments, name="unload", daemon=True)
         self._unloading.add(thread)

@@ -21,7 +21,7 @@ def answers_requests(signature: meta_graph_pb2.SignatureDef) -> bool:
 
 
 def choose_feeds(signature: meta_graph_pb2.SignatureDef, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Checks a request's inputs and returns them by tensor name in the graph, with defaults filled in."""
+    """Checks a request's inputs and returns them, or their defaults, by tensor name in the graph."""
     _check_names(set(inputs), set(signature.inputs), set(signature.inputs) - set(signature.defaults))
     feeds = {}
     # Like the stock server, this numbers a graph's inputs in the order of their tensor names.

@@ -46,7 +46,7 @@ def choose_versions(policy: Policy, versions: Collection[int]) -> set[int]:
 
 
 def fingerprint(path: Path) -> Fingerprint:
-    """Returns names, times and sizes of the files under `path`; empty if files vanish meanwhile."""
+    """Returns names, times and sizes of the files under `path`; empty if files disappear meanwhile."""
     try:
         files = [(str(file), file.stat()) for file in path.rglob("*")]
     except OSError:
