@@ -102,17 +102,21 @@ class _Queue:
             return 0.0
         return self.batches[0][0].enqueued + self.parameters.timeout_seconds
 
-    def add(self, task: _Task) -> None:
-        most = self.parameters.max_enqueued_batches
-        if _sum_rows(self.batches[-1]) + task.rows > self.parameters.execution_batch_size:
-            if len(self.batches) >= most:
-                raise RequestError(
-                    StatusCode.UNAVAILABLE,
-                    "The batch scheduling queue to which this task was submitted is full; currently "
-                    f"{len(self.batches)} batches enqueued and max_enqueued_batches is {most}",
-                )
-            self.batches.append([])
-        self.batches[-1].append(task)
+    def add(self, tasks: Sequence[_Task]) -> None:
+        """Adds all tasks of a request, or none of them if the queue is then too long; this is a RequestError."""
+        most, last = self.parameters.max_enqueued_batches, [[*self.batches[-1]]]
+        for task in tasks:
+            if _sum_rows(last[-1]) + task.rows > self.parameters.execution_batch_size:
+                last.append([])
+            last[-1].append(task)
+        if len(self.batches) - 1 + len(last) > most:
+            raise RequestError(
+                StatusCode.UNAVAILABLE,
+                "The batch scheduling queue to which this task was submitted is full; currently "
+                f"{len(self.batches)} batches enqueued and max_enqueued_batches is {most}",
+            )
+        self.batches.pop()
+        self.batches.extend(last)
 
 
 class Batcher:
@@ -145,8 +149,7 @@ class Batcher:
             tasks.append(_Task(part, min(size, rows - start), context))
         with self._changed:
             queue = self._queues.get(key) or _Queue(run, self._parameters)
-            for task in tasks:
-                queue.add(task)
+            queue.add(tasks)
             self._queues[key] = queue
             self._changed.notify_all()
         outputs = [task.wait() for task in tasks]

@@ -232,6 +232,7 @@ class Run:
             InputError: If `texts` is one string or empty, or the word is not in one of them as the model reads them.
         """
         neighbours = _NEIGHBOURS.checked("neighbours", neighbours)
+        texts = as_texts(texts)
         rows = self.ids(texts)
         if not rows:
             raise InputError("`texts` must contain at least one text. Received: none.")

@@ -300,6 +300,7 @@ class Seq2SeqRun(Run):
             InputError: If the model has no such attention; and see `translate`.
         """
         self._check_kind(kind)
+        texts = as_texts(texts)
         if kind == "encoder":
             return self._attention_of(self._encoder_attention, texts)
         hypotheses = self._hypotheses(texts, prefixes, batch_size, 1, options)

@@ -40,9 +40,11 @@ def load(path: Path, version: int, settings: ServerSettings, batcher: Batcher | 
         try:
             with metrics.warm_up(str(path)):
                 warm_up(model, path)
-        except RequestError as error:
+        except BaseException as error:
             model.close()
-            raise ServingError(f"{path} fails in warm-up ({error.code.name}): {error.message}") from error
+            if isinstance(error, RequestError):
+                raise ServingError(f"{path} fails in warm-up ({error.code.name}): {error.message}") from error
+            raise
     _trim_memory()
     return model
 

@@ -140,6 +140,18 @@ def test_the_queue_is_bounded(crowd):
     assert results(asked) == [[2, 4], [6, 8]]
 
 
+def test_no_part_of_a_refused_request_runs(crowd):
+    batcher = one_thread(max_batch_size=6, execution_batch_size=2, max_enqueued_batches=2)
+    graph = Graph(opened=False)
+    held(batcher, graph, crowd)
+    waiting = crowd(batcher, graph, [1])
+    wait_for_rows(batcher, 1)
+    with pytest.raises(RequestError, match="currently 1 batches .* is 2"):
+        batcher.run("key", graph, {"x": np.full(6, 7)}, RequestContext())
+    graph.opened.set()
+    assert results(waiting) == [[2]] and not any(7 in feeds["x"] for feeds in graph.fed)
+
+
 def test_large_requests(crowd):
     batcher, graph = one_thread(max_batch_size=5, execution_batch_size=2), Graph()
     assert results(crowd(batcher, graph, [1, 2, 3, 4, 5])) == [[2, 4, 6, 8, 10]]

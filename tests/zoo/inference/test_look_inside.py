@@ -41,8 +41,8 @@ def test_attention_of_language_models(lines_run):
 @pytest.mark.nightly
 def test_attention_of_each_kind_in_a_translation(text_run):
     ((source, inside),) = text_run.attention(["the horse sees"], kind="encoder")
-    ((target, before),) = text_run.attention(["the horse sees"], kind="decoder")
-    ((source_too, translation, cross),) = text_run.attention(["the horse sees"])
+    ((target, before),) = text_run.attention([b"the horse sees"], kind="decoder")
+    ((source_too, translation, cross),) = text_run.attention(text for text in ["the horse sees"])
     assert source == source_too and target[1:] == translation[:-1]
     assert inside.shape[-2:] == (len(source),) * 2 and before.shape[-2:] == (len(target),) * 2
     assert cross.shape == (*inside.shape[:2], len(translation), len(source))
@@ -76,7 +76,8 @@ def test_words_are_found_whatever_the_tokens(labelled_run, text_run, lines_run):
 
 def test_one_word_in_several_texts(labelled_run):
     texts = ["the horse sees a girl", "horse sees girl", "The girl sees a horse"]
-    comparison = labelled_run.compare("Horse", texts, neighbours=2)
+    comparison = labelled_run.compare("Horse", (text.encode() for text in texts), neighbours=2)
+    assert list(comparison.texts) == texts
     assert comparison.cosines.shape == (3, 3)
     np.testing.assert_allclose(np.diag(comparison.cosines), 1, rtol=1e-5)
     vectors = [labelled_run.embed([text])[0] for text in texts]

@@ -110,8 +110,8 @@ class LinearTimeAttention(WideState, MultiHeadAttention):
         }
 
     def step(self, query, value, key, cache, query_mask, value_mask, key_mask, **options):
+        self._check_step(query, value, options)
         index, lengths = cache["index"], (ops.shape(query)[1], ops.shape(value)[1])
-        self._check_step(*lengths, options)
         start = value_of(caches.first_query_position(0, lengths[1], lengths[0]))  # among the new keys
         # Masks of values cover the capacity of the cache, but only their part for the new positions is read.
         value_mask = masks.slice_mask(masks.combined_value_mask(value_mask, key_mask, None), index, lengths[1])
@@ -126,7 +126,7 @@ class LinearTimeAttention(WideState, MultiHeadAttention):
         stored = self.to_stored(state[self.state_name])
         return output, {self.state_name: stored, "seen": state["seen"], "index": index + lengths[1]}
 
-    def _check_step(self, queries, keys, options):
+    def _check_step(self, query, value, options):
         name = type(self).__name__
         options = {option: value for option, value in options.items() if option != "training"}  # there is no dropout
         unsupported = [f"`{option}`" for option, value in options.items() if value is not None and value is not False]
@@ -135,6 +135,7 @@ class LinearTimeAttention(WideState, MultiHeadAttention):
                 f"The cache of {name} contains no keys from which to compute weights: a call with `cache` takes no "
                 f"{', '.join(unsupported)}."
             )
+        queries, keys = query.shape[1], value.shape[1]
         if isinstance(queries, int) and isinstance(keys, int) and queries > keys:
             raise ValueError(
                 f"A call of {name} with `cache` must have at least as many values as queries. "
