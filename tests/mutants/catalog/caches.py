@@ -145,8 +145,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "a step ignores whether there were earlier keys",
         "zoo/layers/attention/linear_time.py",
-        'first = ops.where(previous["seen"], -1, first)',
-        'first = ops.where(previous["seen"], first, first)',
+        'first = ops.where(previous["any_visible"], -1, first)',
+        'first = ops.where(previous["any_visible"], first, first)',
         SUMS,
     ),
     Mutant(

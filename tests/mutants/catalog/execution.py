@@ -146,7 +146,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "a fused kernel attends evenly where nothing is visible",
         "zoo/layers/execution/run.py",
-        "ops.where(seen, output, ops.cast(0.0, output.dtype))",
+        "ops.where(any_visible, output, ops.cast(0.0, output.dtype))",
         "output",
         (f"{EXECUTION}/test_execution.py::test_a_head_that_sees_nothing_adds_nothing",),
     ),

@@ -87,8 +87,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "the output of a query without keys is what the fused kernel makes of it",
         "zoo/layers/execution/run.py",
-        "output = output if seen is None else ops.where(seen, output, ops.cast(0.0, output.dtype))",
-        "output = output if seen is None else ops.where(True, output, ops.cast(0.0, output.dtype))",
+        "output = output if any_visible is None else ops.where(any_visible, output, ops.cast(0.0, output.dtype))",
+        "output = output if any_visible is None else ops.where(True, output, ops.cast(0.0, output.dtype))",
         ("tests/zoo/layers/test_matrix.py::test_heads_in_rare_situations",),
     ),
     Mutant(

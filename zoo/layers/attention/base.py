@@ -247,7 +247,7 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         """
         mask = any_visible = None
         if visibility is not None:
-            mask, any_visible = visibility.mask(), None if visibility.is_plainly_causal else visibility.seen()
+            mask, any_visible = visibility.mask(), None if visibility.is_plainly_causal else visibility.any_visible()
         seed = self.dropout_layer.seed_generator.next() if uses_dropout else None
         output, weights = self.compute_attention(query, value, value if key is None else key, mask, seed)
         if any_visible is not None:
@@ -362,15 +362,16 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         if attention_bias is not None:
             attention_bias = check_bias(attention_bias, (*query.shape[:-1], visibility.num_keys))
         results = self.attend(query, memory, visibility, attention_bias, return_attention_scores, training)
-        output = self._zero_empty_rows(self.finish(results["output"], inputs), results.get("seen"))
+        any_visible = results.get("any_visible", results.get("seen"))  # `seen` was its name until 0.3
+        output = self._zero_empty_rows(self.finish(results["output"], inputs), any_visible)
         return (output, results["weights"]) if return_attention_scores else (output,)
 
     @promises(PLAIN)
     def attend(self, query, memory, visibility, attention_bias, return_attention_scores, training):
-        """Returns a dict of `output`, `weights` if they are requested, and `seen` if anything is masked.
+        """Returns a dict of `output`, `weights` if they are requested, and `any_visible` if anything is masked.
 
-        `seen` is whether a query attends to any key, [B or 1, (N or 1,) T or 1, 1]. The query is from `project_query`,
-        the memory from `project_memory`; `attention_bias` broadcasts to the scores or is `None`.
+        `any_visible` is whether a query attends to any key, [B or 1, (N or 1,) T or 1, 1]. The query is from
+        `project_query`, the memory from `project_memory`; `attention_bias` broadcasts to the scores or is `None`.
         """
         if "index" in memory:  # the memory is a cache
             memory = {name: memory[name] for name in memory if name != "index"}

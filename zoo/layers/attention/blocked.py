@@ -78,7 +78,7 @@ class BlockedAttention(FormerNames, MultiHeadAttention):
             training,
         )
         results = {name: _unfold(tensor, batch, blocks.count) for name, tensor in results.items()}
-        joined = {name: blocks.join_rows(results[name], length) for name in ("output", "seen")}
+        joined = {name: blocks.join_rows(results[name], length) for name in ("output", "any_visible")}
         if return_attention_scores:
             joined["weights"] = blocks.spread(results["weights"], length, keys)
         return joined

@@ -200,7 +200,7 @@ class AttentionDescription(KeepsQuantization):
 
     @promises(IN_KERNEL, PAIRWISE, PLAIN)
     def attend_rows(self, query, memory, visibility, bias=None, seed=None):
-        """Returns a dict of `output`, `weights` and `seen` for some of the queries.
+        """Returns a dict of `output`, `weights` and `any_visible` for some of the queries.
 
         For the arguments see `attend`; `seed` is that of the dropout, or `None` if dropout is not active.
         """
@@ -212,7 +212,7 @@ class AttentionDescription(KeepsQuantization):
         weights = ops.cast(self.normalize(scores, query, visibility), self.compute_dtype)
         dropped = weights if seed is None else drop_weights(weights, self.dropout, seed)
         output = self.weighted_sum(dropped, memory["value"], visibility)
-        return {"output": output, "weights": weights, "seen": visibility.seen()}
+        return {"output": output, "weights": weights, "any_visible": visibility.any_visible()}
 
     def fused_output(self, query, memory, visibility, bias):
         """Returns the weighted sum of the values, computed by the backend's kernel; for the arguments see `attend`."""

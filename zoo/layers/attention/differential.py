@@ -112,7 +112,7 @@ class DifferentialAttention(MultiHeadAttention):
         weights = self.subtract(first, second)
         dropped = drop_weights(weights, self.dropout, seed)
         output = self.weighted_sum(dropped, memory["value"], visibility)
-        return {"output": output, "weights": weights, "seen": visibility.seen()}
+        return {"output": output, "weights": weights, "any_visible": visibility.any_visible()}
 
     @computes("weights_1 − λ weights_2")
     def subtract(self, first, second):

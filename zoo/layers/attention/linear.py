@@ -143,8 +143,8 @@ class LinearAttention(LinearTimeAttention):
         if any_visible is not None:
             denominator = ops.where(any_visible, denominator, ops.ones_like(denominator))
         output = ops.cast(numerator / denominator, self.compute_dtype)
-        results = {"output": output} if any_visible is None else {"output": output, "seen": any_visible}
-        return results, {"sums": sums, "seen": any_key}
+        results = {"output": output} if any_visible is None else {"output": output, "any_visible": any_visible}
+        return results, {"sums": sums, "any_visible": any_key}
 
 
 def _elu_plus_one(inputs):

@@ -76,8 +76,8 @@ class LinearTimeAttention(WideState, MultiHeadAttention):
             previous: State before the first key, or `None` if there are no earlier keys.
 
         Returns:
-            A dict of `output` and `seen`; and the state, a dict of `state_name` [B, N, *state_shape] and `seen` [B],
-            whether there is any unmasked key.
+            A dict of `output` and `any_visible`; and the state, a dict of `state_name` [B, N, *state_shape] and
+            `any_visible` [B], whether there is any unmasked key.
         """
         raise NotImplementedError(f"{type(self).__name__} must override `attend_linearly`.")
 
@@ -96,7 +96,7 @@ class LinearTimeAttention(WideState, MultiHeadAttention):
             length: Not used: the size of the state does not depend on the number of positions.
 
         Returns:
-            The state (see `WideState`), `seen` [B], whether there is any unmasked key, and `index`.
+            The state (see `WideState`), `any_visible` [B], whether there is any unmasked key, and `index`.
         """
         if not self.has_linear_path():
             raise ValueError(
@@ -105,7 +105,7 @@ class LinearTimeAttention(WideState, MultiHeadAttention):
             )
         return {
             self.state_name: self.stored_zeros((batch_size, self.num_heads, *self.state_shape)),
-            "seen": ops.zeros((batch_size,), dtype="bool"),
+            "any_visible": ops.zeros((batch_size,), dtype="bool"),
             "index": ops.zeros((), dtype="int32"),
         }
 
@@ -120,11 +120,11 @@ class LinearTimeAttention(WideState, MultiHeadAttention):
         memory = self.project_memory(value, key, index)
         inputs = masks.zero_masked(query, visibility.query_mask)
         query = self.project_query(inputs, index + start)
-        previous = {self.state_name: self.from_stored(cache[self.state_name]), "seen": cache["seen"]}
+        previous = {self.state_name: self.from_stored(cache[self.state_name]), "any_visible": cache["any_visible"]}
         results, state = self.attend_linearly(query, memory, visibility, start, previous)
-        output = self._zero_empty_rows(self.finish(results["output"], inputs), results["seen"])
+        output = self._zero_empty_rows(self.finish(results["output"], inputs), results["any_visible"])
         stored = self.to_stored(state[self.state_name])
-        return output, {self.state_name: stored, "seen": state["seen"], "index": index + lengths[1]}
+        return output, {self.state_name: stored, "any_visible": state["any_visible"], "index": index + lengths[1]}
 
     def _check_step(self, query, value, options):
         name = type(self).__name__
@@ -166,7 +166,7 @@ def any_visible_key(visibility, previous):
     positions = positions if mask is None else ops.where(mask, positions, _NEVER)
     first = ops.min(positions, axis=1, initial=_NEVER)  # [B or 1]
     if previous is not None:
-        first = ops.where(previous["seen"], -1, first)
+        first = ops.where(previous["any_visible"], -1, first)
     last = visibility.query_positions if visibility.causal else ops.full_like(visibility.query_positions, _NEVER - 1)
     any_visible = first[:, None] <= last  # [B or 1, T]
     if visibility.query_mask is not None:

@@ -83,7 +83,7 @@ class StateAttention(LinearTimeAttention):
         return {
             "output": ops.cast(self.normalize_heads(output), self.compute_dtype),
             "weights": ops.cast(weights, self.compute_dtype),
-            "seen": visibility.seen(),
+            "any_visible": visibility.any_visible(),
         }
 
     def _attend_and_project(
@@ -105,7 +105,7 @@ class StateAttention(LinearTimeAttention):
             results, _ = self.attend_linearly(query, memory, visibility, value_of(start_index))
             if return_attention_scores:
                 results["weights"] = weights_alone(self, query, memory, visibility, None)
-        output = self._zero_empty_rows(self.finish(results["output"], inputs), results.get("seen"))
+        output = self._zero_empty_rows(self.finish(results["output"], inputs), results.get("any_visible"))
         return (output, results["weights"]) if return_attention_scores else (output,)
 
     def _is_quadratic(self, query, memory, visibility):
@@ -124,5 +124,5 @@ class StateAttention(LinearTimeAttention):
         any_visible, any_key = any_visible_key(visibility, previous)
         results = {"output": ops.cast(self.normalize_heads(heads), self.compute_dtype)}
         if any_visible is not None:
-            results["seen"] = any_visible
-        return results, {"state": state, "seen": any_key}
+            results["any_visible"] = any_visible
+        return results, {"state": state, "any_visible": any_key}

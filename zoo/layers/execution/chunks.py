@@ -21,8 +21,8 @@ def attend_in_chunks(layer, query, memory, visibility, bias, seed, names):
         chunk_visibility = visibility.of_rows(rows)
         chunk_seed = seed if seed is None else seeds_of_parts(seed, index)
         results = layer.attend_rows(rows["query"], memory, chunk_visibility, rows.get("bias"), chunk_seed)
-        if "seen" in names:
-            results["seen"] = chunk_visibility.rows_of(results["seen"], layer.compute_dtype)
+        if "any_visible" in names:
+            results["any_visible"] = chunk_visibility.rows_of(results["any_visible"], layer.compute_dtype)
         return tuple(results[name] for name in names)
 
     size, weights, jit = chunk_size(layer, query, memory), layer.compare_weights(), layer.pair_size() > 1
@@ -57,7 +57,7 @@ def attend_in_windows(layer, query, memory, visibility, bias, seed, names):
         memory = {name: blocks[name] for name in ("key", "value")}
         chunk_seed = None if seed is None else seeds_of_parts(seed, index)
         results = layer.attend_rows(blocks["query"], memory, chunk_visibility, blocks.get("bias"), chunk_seed)
-        results["seen"] = ops.cast(results["seen"], layer.compute_dtype)
+        results["any_visible"] = ops.cast(results["any_visible"], layer.compute_dtype)
         return tuple(_flatten_blocks(results[name]) for name in names)
 
     num_blocks, size = ops.shape(query)[0], windows_at_a_time(layer, query.shape, memory["value"].shape[-2])
@@ -65,7 +65,7 @@ def attend_in_windows(layer, query, memory, visibility, bias, seed, names):
     rows, weights = {name: _flatten_blocks(tensor) for name, tensor in tensors.items()}, layer.compare_weights()
     results = checkpointed_map(attend_blocks, rows, {}, weights, len(names), layer.compute_dtype, size)
     _, heads, length, _ = ops.shape(query)
-    heads = {"output": heads, "weights": heads, "seen": ops.shape(visibility.pair_mask)[1]}
+    heads = {"output": heads, "weights": heads, "any_visible": ops.shape(visibility.pair_mask)[1]}
     return {
         name: ops.reshape(result, (num_blocks, heads[name], length, -1))
         for name, result in zip(names, results, strict=True)

@@ -13,12 +13,12 @@ def attend_densely(layer, query, memory, visibility, bias, seed, names):
 
 
 def attend_fused(layer, query, memory, visibility, bias, seed, names):
-    """Returns `output` and `seen`, computed by the backend's fused kernel, without dropout."""
+    """Returns `output` and `any_visible`, computed by the backend's fused kernel, without dropout."""
     output = layer.fused_output(query, memory, visibility, bias)
-    seen = None if visibility.is_plainly_causal else visibility.seen()
+    any_visible = None if visibility.is_plainly_causal else visibility.any_visible()
     # Where all keys are masked, perhaps in one head only, a kernel attends evenly to all of them.
-    output = output if seen is None else ops.where(seen, output, ops.cast(0.0, output.dtype))
-    return {"output": output, "seen": seen}
+    output = output if any_visible is None else ops.where(any_visible, output, ops.cast(0.0, output.dtype))
+    return {"output": output, "any_visible": any_visible}
 
 
 PATHS = {
@@ -37,7 +37,7 @@ def attend(layer, query, memory, visibility, bias, return_attention_scores, trai
     record(execution)
     names = ["output", "weights"] if return_attention_scores else ["output"]
     if visibility.may_hide_all:
-        names.append("seen")
+        names.append("any_visible")
     seed = layer.dropout_layer.seed_generator.next() if drops else None
     results = PATHS[execution.path](layer, query, memory, visibility, bias, seed, names)
     if return_attention_scores and "weights" not in results:  # computed separately, without effect on the output

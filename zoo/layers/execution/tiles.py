@@ -50,7 +50,7 @@ def _even_size(length, size):
 
 
 def attend_in_tiles(layer, query, memory, visibility, bias, seed, names):
-    """Returns `output`, and `seen` if all keys of a query may be masked; tiles return no weights."""
+    """Returns `output`, and `any_visible` if all keys of a query may be masked; tiles return no weights."""
     length, keys, visibility = query.shape[-2], memory["value"].shape[-2], visibility.computed()
     sizes = tile_sizes(query.shape, keys, visibility.rule)
     counts = -(-length // sizes[0]), -(-keys // sizes[1])
@@ -84,12 +84,12 @@ def attend_in_tiles(layer, query, memory, visibility, bias, seed, names):
         return layer.weighted_sum(dropped, tile["value"], tile_visibility)
 
     visible = grid.visible_tiles(visibility, rows, columns, keys)
-    output, seen = running_softmax(
+    output, any_visible = running_softmax(
         score, total, rows, columns, cells, visible, layer.compare_weights(), layer.compute_dtype
     )
     results = {"output": join_chunks(output, length)}
     if visibility.may_hide_all:
-        results["seen"] = join_chunks(seen, length)
+        results["any_visible"] = join_chunks(any_visible, length)
     return results
 
 

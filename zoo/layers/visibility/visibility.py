@@ -224,7 +224,7 @@ class Visibility:
         vectors = {name: ops.squeeze(rows[name], -1) for name in self.query_vectors()}
         return self.of_vectors(vectors, rows.get("pair_mask"))
 
-    def seen(self):
+    def any_visible(self):
         """Returns which queries have an unmasked key, boolean [B or 1, (N or 1,) T or 1, 1]; `None` if all have."""
         if not self.may_hide_all:
             return None
@@ -232,9 +232,9 @@ class Visibility:
             return computed_once("any", lambda mask: ops.any(mask, axis=-1, keepdims=True), self.mask())
         return ops.any(self.key_positions[(None,) * (2 + self.heads)] >= 0, axis=-1, keepdims=True)
 
-    def rows_of(self, seen, dtype):
-        """Returns the result of `seen` broadcast to a row for each query, as 1 and 0 of a dtype."""
-        return ops.cast(seen, dtype) * ops.ones_like(self.query_positions[:, None], dtype=dtype)
+    def rows_of(self, any_visible, dtype):
+        """Returns the result of `any_visible` broadcast to a row for each query, as 1 and 0 of a dtype."""
+        return ops.cast(any_visible, dtype) * ops.ones_like(self.query_positions[:, None], dtype=dtype)
 
 
 def build_visibility(

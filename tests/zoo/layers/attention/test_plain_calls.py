@@ -273,3 +273,16 @@ def test_masks_of_one_tensor_in_one_graph():
     for function in (outputs, compiled(outputs, xla=False)):
         for output, other in zip(function(*inputs), expected, strict=True):
             np.testing.assert_allclose(to_numpy(output), other, atol=1e-6)
+
+
+def test_a_subclass_may_call_its_result_seen():
+    class Older(layers.MultiHeadAttention):
+        def attend(self, *arguments):
+            results = super().attend(*arguments)
+            return {"output": results["output"], "seen": results["any_visible"]}
+
+    layer = heads(Older, use_bias=True, kernel_initializer="ones")
+    layer(X, X)
+    layer.output_dense.bias.assign(np.ones(8))
+    output = to_numpy(layer(X, X, value_mask=MASK))
+    assert output[0].all() and not output[1].any()
