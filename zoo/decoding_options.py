@@ -130,6 +130,7 @@ class TranslationOptions(Options):
         None,
         "Exponent of the length penalty of beam search: 0.6 by the rules of GNMT, else 1.",
         minimum=0,
+        maximum=10,
         automatic=True,
     )
     coverage_penalty: float = number(

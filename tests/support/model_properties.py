@@ -158,12 +158,16 @@ def check_rewinding(steps, model, state, tokens, expected) -> None:
         close(numpy(logits), expected[places])
         return state
 
-    state = check(state, np.tile(np.arange(4), (3, 1)))
+    start, state = state, check(state, np.tile(np.arange(4), (3, 1)))
     counts = np.array([0, 3, 2] if model.rewinds_by_row else [2, 2, 2], "int32")
     places = 4 - counts[:, None] + np.arange(len(tokens) - 4)
     for columns in (places[:, :-1], places[:, -1:]):
         state = check(model.rewind(state, ops.convert_to_tensor(counts)), columns)
         counts = np.zeros_like(counts)
+    for count in (9, -1):  # all tokens, and none
+        state = model.rewind(state, count)
+        np.testing.assert_array_equal(numpy(state["index"]), [numpy(start["index"])] * 3)
+    check(state, np.tile(np.arange(len(tokens)), (3, 1)))
 
 
 # Models of texts

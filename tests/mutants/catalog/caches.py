@@ -191,4 +191,18 @@ MUTANTS: list[Mutant] = [
         "return ops.stack([low * (1 - carry), counters[:, 1]], axis=-1)",
         LOOP,
     ),
+    Mutant(
+        "a mask of new positions is read as one of the capacity",
+        "zoo/layers/core/masks.py",
+        "if mask is None or mask.shape[1] == length:",
+        "if mask is None:",
+        ("tests/zoo/layers/attention/test_state_attention.py::test_prefill_and_steps_equal_the_full_pass",),
+    ),
+    Mutant(
+        "a block takes the mask of a rolling cache for one of its capacity",
+        "zoo/layers/blocks/transformer_base.py",
+        "if mask is None or cache is None or caches.is_rolling(cache):",
+        "if mask is None or cache is None:",
+        ("tests/zoo/layers/attention/test_rolling_cache.py::test_blocks_mask_the_steps_of_a_rolling_cache",),
+    ),
 ]

@@ -175,4 +175,11 @@ MUTANTS: list[Mutant] = [
         'values = ops.cast(ops.stop_gradient(scores), "float32")',
         ("tests/zoo/layers/test_agreement.py",),
     ),
+    Mutant(
+        "self-attention masks only its queries",
+        "zoo/layers/attention/single_head.py",
+        'kwargs["value_mask"] = kwargs.get("mask")',
+        "pass",
+        ("tests/zoo/layers/attention/test_in_wrappers.py::test_time_distributed_hands_on_the_mask",),
+    ),
 ]

@@ -66,10 +66,17 @@ MUTANTS: list[Mutant] = [
         DECODER,
     ),
     Mutant(
+        "masked steps of a row are not counted",
+        "zoo/layers/recurrent/attention_rnn.py",
+        "if mask is not None and self.cell.has_step_counter:",
+        "if False:",
+        (f"{FOLDER}/test_attention_rnn.py::test_masked_steps_count_in_every_row",),
+    ),
+    Mutant(
         "masked steps take the loop that knows no masks",
         "zoo/layers/recurrent/attention_rnn.py",
-        "if training and mask is None and defers_weight_gradients() else None",
-        "if training and defers_weight_gradients() else None",
+        "training and mask is None and bound_cell is _BoundCell and defers_weight_gradients()",
+        "training and defers_weight_gradients()",
         (f"{FOLDER}/test_loops.py::test_masked_steps_of_decoders_take_the_loop_of_keras",),
     ),
     Mutant(

@@ -97,9 +97,16 @@ MUTANTS: list[Mutant] = [
         RULES,
     ),
     Mutant(
+        "a rule that allows more keeps the bounds of its class",
+        "zoo/layers/visibility/base.py",
+        'if depth("allows") < depth(name):',
+        "if False:",
+        (f"{RULES[0]}::test_a_subclass_that_allows_other_pairs_inherits_no_bounds",),
+    ),
+    Mutant(
         "either rule skips what one of them skips",
         "zoo/layers/visibility/base.py",
-        "return ops.logical_or(self.first.may_allow(blocks), self.second.may_allow(blocks))",
+        "return self.combine(self.first.may_allow(blocks), self.second.may_allow(blocks))",
         "return ops.logical_and(self.first.may_allow(blocks), self.second.may_allow(blocks))",
         RULES,
     ),

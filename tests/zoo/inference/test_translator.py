@@ -186,6 +186,7 @@ def test_scores_are_float32_and_options_checked():
             ({"draft_length": 3}, "`draft_length`.*RNNSearch.*draft_length=3"),
             ({"max_length": 0}, "`max_length`.*max_length=0"),
             ({"length_penalty": -0.1}, "`length_penalty`.*length_penalty=-0.1"),
+            ({"length_penalty": 11}, "`length_penalty`.*length_penalty=11"),
             ({"length_penalty": math.nan}, "`length_penalty`.*length_penalty=nan"),
             ({"coverage_penalty": math.inf}, "`coverage_penalty`.*coverage_penalty=inf"),
         ):

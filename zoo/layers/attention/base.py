@@ -71,7 +71,8 @@ class BaseAttention(ReturnsMore, AttentionDescription):
             call; `value` and `key` are then ignored and may be `None`.
         cache: Dict from `create_cache` (in layers that have it), to which the keys and values of the call are appended.
             The results are those of a call with all keys and a causal mask. Masks of values and `segment_ids` are then
-            [B, L]: they cover the capacity of the cache, or all positions of a growing cache and the new ones.
+            [B, L]: they cover the capacity of the cache, or all positions of a growing cache and the new ones. With a
+            rolling cache, masks of values are of the new positions, [B, T]; with the state of a linear layer either.
 
     Returns:
         `output` [B, T, D]; `(output, weights)` with `return_attention_scores`; the new cache, if any, comes last.
@@ -431,7 +432,7 @@ def check_inputs(query, value, key, memory):
     """Checks that a call has a query and either a value or a memory, and that its tensors have three axes.
 
     Raises:
-        ValueError: For any other call.
+        ValueError: For any other call, or a key and a value of different lengths.
     """
     if isinstance(query, (list, tuple)):
         raise ValueError("`query` and `value` are separate arguments: `layer(query, value)`. Received: a list.")
@@ -442,6 +443,15 @@ def check_inputs(query, value, key, memory):
     for name, tensor in (("query", query), ("value", value), ("key", key)):
         if tensor is not None and len(getattr(tensor, "shape", (0, 0, 0))) != 3:
             raise ValueError(f"`{name}` must be [B, length, size]. Received: shape={tuple(tensor.shape)}.")
+    if value is not None and key is not None and masks.sizes_differ(_length(value), _length(key)):
+        raise ValueError(
+            "`key` must have the length of `value`, [B, S, size]. "
+            f"Received: shapes {tuple(key.shape)} and {tuple(value.shape)}."
+        )
+
+
+def _length(tensor):
+    return tensor.shape[1] if hasattr(tensor, "shape") else None
 
 
 def check_built(layer):

@@ -79,8 +79,9 @@ class DifferentialAttention(MultiHeadAttention):
         ]
 
     def subtracted_part(self):
-        """Returns λ, the factor of the second softmax, a scalar in float32."""
-        query_1, key_1, query_2, key_2 = (ops.cast(vector, "float32") for vector in self.lambdas)
+        """Returns λ, the factor of the second softmax, a scalar in float32 or wider."""
+        dtype = backend.result_type(self.compute_dtype, "float32")
+        query_1, key_1, query_2, key_2 = (ops.cast(vector, dtype) for vector in self.lambdas)
         return ops.exp(ops.sum(query_1 * key_1)) - ops.exp(ops.sum(query_2 * key_2)) + self.initial_lambda
 
     def _project_pairs(self, dense, norm, inputs, start_index, rotate):

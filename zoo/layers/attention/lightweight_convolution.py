@@ -100,7 +100,8 @@ class LightweightConvolution(SelfMixing):
         batch, length = ops.shape(inputs)[:2]
         values, gates = ops.split(apply_positionwise(self.input_dense, inputs), 2, axis=-1)
         gated = zero_masked(values * ops.sigmoid(gates), real)
-        weights = ops.softmax(ops.cast(self.predict_weights(gated), "float32"), axis=-1)  # [B or 1, T or 1, N, k]
+        wide = keras.backend.result_type(self.compute_dtype, "float32")
+        weights = ops.softmax(ops.cast(self.predict_weights(gated), wide), axis=-1)  # [B or 1, T or 1, N, k]
         weights = ops.cast(weights, self.compute_dtype)
         before = self.width - 1 if self.is_causal else self.width // 2
         if cache is None:

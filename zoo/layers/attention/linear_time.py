@@ -113,9 +113,10 @@ class LinearTimeAttention(WideState, MultiHeadAttention):
         self._check_step(query, value, options)
         index, lengths = cache["index"], (ops.shape(query)[1], ops.shape(value)[1])
         start = value_of(caches.first_query_position(0, lengths[1], lengths[0]))  # among the new keys
-        # Masks of values cover the capacity of the cache, but only their part for the new positions is read.
-        value_mask = masks.slice_mask(masks.combined_value_mask(value_mask, key_mask, None), index, lengths[1])
-        visibility = build_visibility(lengths, start, query_mask, key_mask=value_mask, causal=True, heads=True)
+        # Masks of values may cover the capacity of the cache; only their part for the new positions is read.
+        value_mask = masks.mask_of_new(value_mask, "value_mask", index, lengths[1])
+        key_mask = masks.conjunction(value_mask, masks.mask_of_new(key_mask, "key_mask", index, lengths[1]))
+        visibility = build_visibility(lengths, start, query_mask, key_mask=key_mask, causal=True, heads=True)
         value, key = masks.zero_masked(value, visibility.key_mask), masks.zero_masked(key, visibility.key_mask)
         memory = self.project_memory(value, key, index)
         inputs = masks.zero_masked(query, visibility.query_mask)

@@ -90,21 +90,25 @@ class LocalAttention(Attention):
             )
         return super().step(query, value, key, cache, value_mask=value_mask, key_mask=key_mask, **options)
 
+    @property
+    def _wide_dtype(self):
+        return keras.backend.result_type(self.compute_dtype, "float32")
+
     def _centres(self, query, visibility):
         """Returns the centre of each query's window, [T, 1] or [B, T, 1]."""
         if self.alignment == "monotonic":
-            return ops.cast(visibility.query_positions[:, None], "float32")
+            return ops.cast(visibility.query_positions[:, None], self._wide_dtype)
         hidden = apply_positionwise(self.hidden_dense, query)
-        logits = ops.cast(apply_positionwise(self.place_dense, hidden), "float32")
+        logits = ops.cast(apply_positionwise(self.place_dense, hidden), self._wide_dtype)
         if visibility.key_mask is None:
-            length = ops.cast(ops.shape(visibility.key_positions)[0], "float32")
+            length = ops.cast(ops.shape(visibility.key_positions)[0], self._wide_dtype)
         else:
-            length = ops.sum(ops.cast(visibility.key_mask, "float32"), axis=1)[:, None, None]
+            length = ops.sum(ops.cast(visibility.key_mask, self._wide_dtype), axis=1)[:, None, None]
         return length * ops.sigmoid(logits)
 
     @computes("softmax(scores), inside the window")
     def normalize(self, scores, query, visibility):
-        distances = self._centres(query, visibility) - ops.cast(visibility.key_positions, "float32")  # [(B,) T, S]
+        distances = self._centres(query, visibility) - ops.cast(visibility.key_positions, self._wide_dtype)
         mask, inside = visibility.mask(), ops.abs(distances) <= self.window
         weights = masked_softmax(scores, inside if mask is None else ops.logical_and(mask, inside))
         if self.alignment == "monotonic":

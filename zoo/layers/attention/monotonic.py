@@ -127,14 +127,15 @@ class MonotonicAttention(Attention):
         return self.noise > 0  # the noise differs between positions
 
     def normalize(self, scores, query, visibility):
-        scores = ops.cast(scores, "float32") + ops.cast(self.offset, "float32")
+        dtype = keras.backend.result_type(self.compute_dtype, "float32")
+        scores = ops.cast(scores, dtype) + ops.cast(self.offset, dtype)
         if visibility.seed is not None:
             seed = seeds_of_parts(visibility.seed, visibility.query_positions[0])
-            scores = scores + self.noise * keras.random.normal(ops.shape(scores), seed=FixedSeed(seed))
+            scores = scores + self.noise * keras.random.normal(ops.shape(scores), dtype=dtype, seed=FixedSeed(seed))
         mask = visibility.mask()
         if mask is not None:
-            scores = ops.where(mask, scores, LOWEST_SCORE)
-        previous = ops.cast(visibility.previous, "float32")
+            scores = ops.where(mask, scores, ops.cast(LOWEST_SCORE, dtype))
+        previous = ops.cast(visibility.previous, dtype)
         if has_zero(scores.shape):
             return ops.zeros_like(scores)
         step = _hard_weights if visibility.hard else _expected_weights
@@ -177,5 +178,5 @@ def _expected_weights(previous, scores):
 
 def _hard_weights(previous, scores):
     """Returns 1 at the key at which a query stops, [..., S], from the previous query's weights and its own scores."""
-    stops = ops.cast(scores > 0, "float32") * ops.cast(ops.cumsum(previous, axis=-1) > 0.5, "float32")
-    return stops * ops.cast(ops.cumsum(stops, axis=-1) < 1.5, "float32")
+    stops = ops.cast(scores > 0, scores.dtype) * ops.cast(ops.cumsum(previous, axis=-1) > 0.5, scores.dtype)
+    return stops * ops.cast(ops.cumsum(stops, axis=-1) < 1.5, scores.dtype)

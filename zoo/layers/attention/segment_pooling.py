@@ -29,7 +29,8 @@ class SegmentPooling(ReturnsMore, KeepsQuantization):
     Call arguments:
         inputs: [B, S, D].
         segments: Segment number of each position, beginning with 0, [B, S].
-        mask: Boolean [B, S], True at real positions.
+        mask: Boolean [B, S], True at real positions. Default: the Keras mask of `inputs`, which Keras passes as
+            `inputs_mask`.
         return_attention_scores: Whether to return the weights as well.
 
     Returns:
@@ -75,8 +76,8 @@ class SegmentPooling(ReturnsMore, KeepsQuantization):
         """Returns no mask: the vectors of segments that a text does not have are zero."""
         return None
 
-    def call(self, inputs, segments, mask=None, return_attention_scores=False):
-        mask = check_mask(mask, "mask", (2,))
+    def call(self, inputs, segments, mask=None, return_attention_scores=False, *, inputs_mask=None):
+        mask = check_mask(inputs_mask if mask is None else mask, "mask", (2,))
         inputs = zero_masked(inputs, mask)
         first = ops.pad(inputs[:, :1], ((0, 0), (0, 1), (0, 0)))[:, :1]  # [B, 1, D], even if there are no inputs
         query = ops.add(ops.zeros_like(first), ops.cast(self.query, self.compute_dtype))  # [B, 1, D]

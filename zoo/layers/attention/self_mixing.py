@@ -16,7 +16,7 @@ class SelfMixing(ReturnsMore, KeepsQuantization):
         value: `query` or `None`.
         key: `query` or `None`.
         query_mask: Boolean [B, T], True at real positions; all masks are ANDed.
-        value_mask: Boolean [B, T]; with a cache [B, L], of which only the new positions are read.
+        value_mask: Boolean [B, T]; with a cache also [B, L], of which only the new positions are read.
         key_mask: Like `value_mask`.
         attention_mask: Must be `None`: there are no pairs to mask.
         return_attention_scores: Whether to return the weights of the positions, in layers that have weights.
@@ -85,8 +85,9 @@ class SelfMixing(ReturnsMore, KeepsQuantization):
         mask_arguments = {"query_mask": query_mask, "value_mask": value_mask, "key_mask": key_mask, "mask": mask}
         if cache is not None:
             for name in ("value_mask", "key_mask"):
-                mask = masks.check_mask(mask_arguments[name], name, (2,))
-                mask_arguments[name] = masks.slice_mask(mask, cache["index"], ops.shape(query)[1])
+                mask_arguments[name] = masks.mask_of_new(
+                    mask_arguments[name], name, cache["index"], ops.shape(query)[1]
+                )
         masks.check_batch(mask_arguments, query.shape[0])
         real = _combined_mask(mask_arguments, ops.shape(query)[1])
         inputs = masks.zero_masked(query, real)

@@ -105,8 +105,8 @@ class SelfAttention(Attention):
         **kwargs: `dropout`, `seed`, `implementation`, `visibility` and `normalization` of `BaseAttention`.
 
     Call arguments, masking and results: see `BaseAttention`, but `value` defaults to `query`, and `mask`, boolean
-    [B, T], masks both, as `keras.layers.TimeDistributed` passes it. The output is [B, T, d_v], weights are
-    [B, T, S].
+    [B, T], masks both, as `keras.layers.TimeDistributed` passes it; with another `value` or a cache it is the mask of
+    the query. The output is [B, T, d_v], weights are [B, T, S].
 
     Example:
         >>> import numpy as np
@@ -145,6 +145,9 @@ class SelfAttention(Attention):
     def __call__(self, query, value=None, *args, **kwargs):
         if value is None and kwargs.get("memory") is None:
             value = query
+        has_value_mask = len(args) > 2 or kwargs.get("value_mask") is not None
+        if value is query and not has_value_mask and kwargs.get("cache") is None:
+            kwargs["value_mask"] = kwargs.get("mask")
         return super().__call__(query, value, *args, **kwargs)
 
     def call(
@@ -170,7 +173,7 @@ class SelfAttention(Attention):
         prefix_length=None,
     ):
         query_mask = mask if query_mask is None else query_mask
-        if value is None and memory is None:
+        if value is None and memory is None:  # wrappers such as Keras' TimeDistributed call this method directly
             value, value_mask = query, mask if value_mask is None else value_mask
         return super().call(
             query,

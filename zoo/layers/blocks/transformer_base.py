@@ -5,7 +5,7 @@ from zoo.layers.core.base import ReturnsMore, SavesOptions
 from zoo.layers.core.checks import check_layer
 from zoo.layers.core.dropout import Dropout
 from zoo.layers.core.lazy import length_of, value_of
-from zoo.layers.core.masks import check_mask, sizes_differ, slice_mask
+from zoo.layers.core.masks import check_mask, mask_of_new, sizes_differ, slice_mask
 from zoo.layers.core.normalization import NORMALIZATIONS, make_normalization
 
 
@@ -93,16 +93,19 @@ class TransformerBlock(ReturnsMore, SavesOptions):
     def self_attention_masks(self, mask, inputs, cache=None):
         """Returns the masks of queries [B, T] and of values [B, L] for self-attention, both `None` without a mask.
 
-        Without a cache, L = T. With a cache, the mask is [B, L]: it covers the capacity of the cache, or all positions
-        of a growing cache and the new ones.
+        Without a cache or with a rolling one, L = T. With another cache of keys, the mask is [B, L]: it covers the
+        capacity of the cache, or all positions of a growing cache and the new ones. With a state, L may be either.
 
         Raises:
             ValueError: If `mask` does not cover the cache.
         """
-        if mask is None or cache is None:
+        if mask is None or cache is None or caches.is_rolling(cache):
             return mask, mask
         mask, length = check_mask(mask, "mask", (2,)), length_of(inputs)
-        capacity = caches.capacity_after(cache, length) if "key" in cache else None  # a state has no capacity
+        if "key" not in cache:  # a state has no capacity
+            query_mask = mask_of_new(mask, "mask", value_of(caches.next_position(cache)), value_of(length))
+            return query_mask, query_mask
+        capacity = caches.capacity_after(cache, length)
         if sizes_differ(mask.shape[1], capacity):
             raise ValueError(
                 f"With a cache, `mask` must be [B, L], L = {capacity}: it covers all positions of the cache, not only "

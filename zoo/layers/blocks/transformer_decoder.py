@@ -28,7 +28,7 @@ class TransformerDecoderBlock(TransformerBlock):
         inputs: [B, T, D].
         memory: [B, S, M], the encoder's output; or the result of `project_memory`.
         mask: Boolean [B, T], True at real positions; default: `inputs_mask`. With a cache [B, L], L its capacity, or in
-            a growing cache the number of all positions with the new ones.
+            a growing cache the number of all positions with the new ones; with a rolling cache [B, T].
         memory_mask: Boolean [B, S].
         return_attention_scores: Whether to return the weights of the cross-attention as well.
         training: Whether dropout is active.

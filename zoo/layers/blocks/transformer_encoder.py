@@ -32,7 +32,7 @@ class TransformerEncoderBlock(TransformerBlock):
     Call arguments:
         inputs: [B, T, D].
         mask: Boolean [B, T], True at real positions; with a cache [B, L], L its capacity, or in a growing cache the
-            number of all positions with the new ones.
+            number of all positions with the new ones; with a rolling cache [B, T].
         attention_mask: Boolean [B, T, T] or [B, N, T, T]; with a cache the last axis is L.
         return_attention_scores: Whether to return the attention weights as well.
         training: Whether dropout is active.

@@ -89,6 +89,31 @@ def slice_mask(mask, start, length):
     return take(mask, ops.arange(length, dtype="int32") + start, axis=1)
 
 
+def mask_of_new(mask, name, index, length):
+    """Returns the mask of the `length` new positions after `index`, [B, length], or `None` for `None`.
+
+    Args:
+        mask: Boolean [B, L], of a cache's capacity; or already of the new positions, L = `length`.
+        name: The name of the argument, for the error.
+        index: Number of earlier positions.
+        length: Number of new positions.
+
+    Raises:
+        ValueError: If the mask has another rank or is floating point, or L is known and below `length`.
+    """
+    mask = check_mask(mask, name, (2,))
+    if mask is None or mask.shape[1] == length:
+        return mask
+    if not sizes_differ(mask.shape[1], length):
+        index = ops.where(ops.equal(ops.shape(mask)[1], length), 0, index)
+    elif mask.shape[1] < length:
+        raise ValueError(
+            f"With a cache, `{name}` must be [B, T], T = {length}, or cover its capacity. "
+            f"Received: shape={tuple(mask.shape)}."
+        )
+    return slice_mask(mask, index, length)
+
+
 def zero_masked(inputs, mask):
     """Returns `inputs` [B, L, D] with zeros where `mask` [B, L] is False; either may be `None`.
 

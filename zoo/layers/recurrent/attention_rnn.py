@@ -26,6 +26,18 @@ class _BoundCell:
     __call__ = call
 
 
+class _MaskingCell(_BoundCell):
+    """The same with the mask as the last column of the inputs: masked steps change no state but the step counter."""
+
+    def call(self, inputs, states, product=None):
+        is_real = inputs[:, -1:] > 0
+        output, new_states = super().call(inputs[:, :-1], states, product)
+        kept = [ops.where(is_real, new, old) for new, old in zip(new_states[:-1], states[:-1], strict=True)]
+        return ops.where(is_real, output, ops.zeros_like(output)), [*kept, new_states[-1]]
+
+    __call__ = call
+
+
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class AttentionRNN(ReturnsMore, SavesOptions):
     """Recurrent decoder: `y_t, s_t = cell(x_t, s_{t−1}, memory)` for all steps of a sequence.
@@ -40,8 +52,9 @@ class AttentionRNN(ReturnsMore, SavesOptions):
         memory: [B, S, M]; or the result of the cell's `project_memory`.
         initial_state: The inner cells' states, a list of [B, units] or a single tensor; or the states returned by an
             earlier call. Default: zeros.
-        mask: Boolean [B, T]. A masked step does not change the state, and its output is zero. Default: the Keras mask
-            of `inputs`, such as that of an `Embedding(mask_zero=True)`, which Keras passes as `inputs_mask`.
+        mask: Boolean [B, T]. A masked step changes no state but the number of the step, and its output is zero.
+            Default: the Keras mask of `inputs`, such as that of an `Embedding(mask_zero=True)`, which Keras passes as
+            `inputs_mask`.
         memory_mask: Boolean [B, S].
         return_attention_scores: Whether to return the alignments as well.
         return_state: Whether to return the list of states after the last step as well.
@@ -102,7 +115,11 @@ class AttentionRNN(ReturnsMore, SavesOptions):
         memory = self.cell.project_memory(memory, memory_mask)
         if self.cell.has_alignment_state:
             memory = self.cell.attention.with_noise_seed(memory, training)
-        bound = _BoundCell(
+        bound_cell = _BoundCell
+        if mask is not None and self.cell.has_step_counter:  # Keras' loop would not count the masked steps of a row
+            steps = ops.concatenate([steps, ops.cast(mask, steps.dtype)[:, :, None]], axis=-1)
+            bound_cell, mask = _MaskingCell, None
+        bound = bound_cell(
             self.cell,
             memory=memory,
             memory_mask=memory_mask,
@@ -112,7 +129,8 @@ class AttentionRNN(ReturnsMore, SavesOptions):
         if initial_state is not None and not isinstance(initial_state, (list, tuple)):
             initial_state = [initial_state]
         states = self.cell.own_states(initial_state, ops.shape(inputs)[0], ops.shape(memory["value"])[-2])
-        deferred = self.cell.deferred_weights() if training and mask is None and defers_weight_gradients() else None
+        is_deferred = training and mask is None and bound_cell is _BoundCell and defers_weight_gradients()
+        deferred = self.cell.deferred_weights() if is_deferred else None
         if deferred is None:
             output, new_states = self._loop(bound, steps, states, mask)
         else:

@@ -28,7 +28,8 @@ class BidirectionalEncoder(ReturnsMore, SavesOptions):
 
     Call arguments:
         inputs: [B, S, D].
-        mask: Boolean [B, S], True at real positions.
+        mask: Boolean [B, S], True at real positions. Default: the Keras mask of `inputs`, which Keras passes as
+            `inputs_mask` if there are `segments`.
         return_state: Whether to return the final states as well.
         training: Whether dropout is active.
         segments: Segment number of each position, [B, S]; a segment begins where the number changes. Default: one
@@ -89,8 +90,8 @@ class BidirectionalEncoder(ReturnsMore, SavesOptions):
             layer.build(inputs_shape)
             inputs_shape = self.compute_output_shape(inputs_shape)
 
-    def call(self, inputs, mask=None, return_state=False, training=None, segments=None):
-        mask = check_mask(mask, "mask", (2,))
+    def call(self, inputs, mask=None, return_state=False, training=None, segments=None, *, inputs_mask=None):
+        mask = check_mask(inputs_mask if mask is None else mask, "mask", (2,))
         (hidden, mask), states = pad_empty_sequence(inputs, mask), []
         if segments is not None:
             segments, _ = pad_empty_sequence(segments[:, :, None], None)

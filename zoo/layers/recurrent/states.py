@@ -28,7 +28,7 @@ def split_states(cells, states):
 def step_number(counters):
     """Returns the number of the step, an int32 scalar, from counters [B, 2]."""
     digits = ops.cast(counters, "int32")
-    # Masked rows do not count steps; the others contain the number of the step.
+    # In Keras' `RNN`, masked rows do not count steps; the others contain the number of the step.
     numbers = digits[:, 0] + BASE * digits[:, 1]
     return ops.sum(numbers) if 0 in numbers.shape else ops.max(numbers)
 

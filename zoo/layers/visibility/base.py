@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 import numbers
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import keras
@@ -80,6 +81,10 @@ class FormerNames:
                 setattr(cls, name, method)
 
 
+BOUNDS = ("may_allow", "allows_all", "span", "reach", "kept_first", "is_relative")
+"""What a rule states about its `allows`, from which layers conclude that pairs need not be computed or stored."""
+
+
 class VisibilityRule(FormerNames):
     """Base of the rules that restrict the keys to which a query attends, by positions and by mask inputs.
 
@@ -87,9 +92,11 @@ class VisibilityRule(FormerNames):
     with `a | b` to those that either allows. Positions count from the first key, even with a cache; the queries are at
     the end of the keys, or begin at `start_index`. Masks of the call restrict the keys further.
 
-    A subclass overrides `allows` and, so that blocks of pairs can be skipped, `may_allow`. `needs` names the mask
-    inputs that it requires. Layers that hold a registered rule can be saved if its arguments are attributes of the same
-    names, or if it overrides `get_config`.
+    A subclass overrides `allows` and, so that blocks of pairs can be skipped, `may_allow`. A subclass of another rule
+    that overrides `allows` inherits no bounds: its `may_allow`, `allows_all`, `span`, `reach`, `kept_first` and
+    `is_relative` are those of this class unless it states them. `needs` names the mask inputs that a rule requires.
+    Layers that hold a registered rule can be saved if its arguments are attributes of the same names, or if it
+    overrides `get_config`.
 
     Returns:
         Each method returns a boolean tensor.
@@ -129,6 +136,17 @@ class VisibilityRule(FormerNames):
     """Whether `allows` depends on positions only by the distance from the query to the key."""
     chooses = False
     """Whether the allowed keys depend on the scores, by `choose`."""
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+
+        def depth(name):
+            return next(number for number, base in enumerate(cls.__mro__) if name in vars(base))
+
+        for name in BOUNDS:
+            if depth("allows") < depth(name):  # the bound is of an `allows` that `cls` does not use
+                for alias in (name, *(former for former, new in FORMER_NAMES.items() if new == name)):
+                    setattr(cls, alias, vars(VisibilityRule)[name])
 
     @property
     def skips(self):
@@ -204,6 +222,7 @@ class _Combination(VisibilityRule):
     """Base of the combinations of two rules."""
 
     operator: str
+    combine: Callable[[Any, Any], Any]
 
     def __init__(self, first, second):
         self.first, self.second = check_rule(first), check_rule(second)
@@ -213,6 +232,15 @@ class _Combination(VisibilityRule):
     @property
     def is_relative(self):
         return self.first.is_relative and self.second.is_relative
+
+    def allows(self, pairs):
+        return self.combine(self.first.allows(pairs), self.second.allows(pairs))
+
+    def may_allow(self, blocks):
+        return self.combine(self.first.may_allow(blocks), self.second.may_allow(blocks))
+
+    def allows_all(self, blocks):
+        return self.combine(self.first.allows_all(blocks), self.second.allows_all(blocks))
 
     def get_config(self):
         parts = {"first": self.first, "second": self.second}
@@ -236,6 +264,7 @@ class Both(_Combination):
     """The keys that two rules allow: `first & second`."""
 
     operator = "&"
+    combine = staticmethod(ops.logical_and)
 
     def __init__(self, first, second):
         super().__init__(first, second)
@@ -269,21 +298,13 @@ class Both(_Combination):
     def skips(self):
         return self.first.skips or self.second.skips
 
-    def allows(self, pairs):
-        return ops.logical_and(self.first.allows(pairs), self.second.allows(pairs))
-
-    def may_allow(self, blocks):
-        return ops.logical_and(self.first.may_allow(blocks), self.second.may_allow(blocks))
-
-    def allows_all(self, blocks):
-        return ops.logical_and(self.first.allows_all(blocks), self.second.allows_all(blocks))
-
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class Either(_Combination):
     """The keys that either of two rules allows: `first | second`."""
 
     operator = "|"
+    combine = staticmethod(ops.logical_or)
 
     def __init__(self, first, second):
         super().__init__(first, second)
@@ -302,15 +323,6 @@ class Either(_Combination):
     @property
     def skips(self):
         return self.first.skips and self.second.skips
-
-    def allows(self, pairs):
-        return ops.logical_or(self.first.allows(pairs), self.second.allows(pairs))
-
-    def may_allow(self, blocks):
-        return ops.logical_or(self.first.may_allow(blocks), self.second.may_allow(blocks))
-
-    def allows_all(self, blocks):
-        return ops.logical_or(self.first.allows_all(blocks), self.second.allows_all(blocks))
 
 
 def check_rule(rule):

@@ -272,7 +272,9 @@ def build_visibility(
         key_places=LazyPositions(0, keys),
         query_mask=query_mask if query_mask is None else check_sequence_mask(query_mask, "query_mask", "T", queries),
         key_mask=None if value_mask is key_mask is None else combined_value_mask(value_mask, key_mask, keys),
-        pair_mask=attention_mask if attention_mask is None else _check_pair_mask(attention_mask, lengths, heads),
+        pair_mask=attention_mask
+        if attention_mask is None
+        else _check_pair_mask(attention_mask, lengths, heads, sizes[1]),
         causal=causal or (isinstance(keys, int) and keys == 0),  # without keys, everything is masked
         heads=heads,
         rule=rule,
@@ -283,7 +285,7 @@ def build_visibility(
     )
 
 
-def _check_pair_mask(mask, lengths, heads):
+def _check_pair_mask(mask, lengths, heads, num_heads):
     """Returns the attention mask as a boolean tensor [B, T, S], or with heads [B, 1 or N, T, S]."""
     queries, keys = lengths
     mask = check_mask(mask, "attention_mask", (3, 4) if heads else (3,))
@@ -292,7 +294,12 @@ def _check_pair_mask(mask, lengths, heads):
     if mask.shape[-2] == 1:
         shape = ops.shape(mask)
         mask = ops.broadcast_to(mask, (*shape[:-2], value_of(queries), shape[-1]))
-    *_, num_rows, num_columns = mask.shape
+    *leading, num_rows, num_columns = mask.shape
+    if heads and sizes_differ(leading[1], num_heads) and leading[1] != 1:
+        raise ValueError(
+            f"`attention_mask` must be [B, T, S], [B, 1, T, S] or [B, N, T, S], N = {num_heads}. "
+            f"Received: shape={tuple(mask.shape)}."
+        )
     if sizes_differ(num_rows, queries) or (sizes_differ(num_columns, keys) and num_columns != 1):
         raise ValueError(
             f"`attention_mask` must be [..., T, S], T = {queries}, S = {keys}. Received: shape={tuple(mask.shape)}."

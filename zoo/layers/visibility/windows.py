@@ -33,8 +33,14 @@ class SlidingWindow(VisibilityRule):
     def __init__(self, left, right=None):
         self.left = check_count("left", left)
         self.right = check_count("right", left if right is None else right)
-        self.span = self.left + self.right + 1
-        self.reach = self.left
+
+    @property
+    def span(self):
+        return self.left + self.right + 1
+
+    @property
+    def reach(self):
+        return self.left
 
     def allows(self, pairs):
         return ops.logical_and(pairs.key >= pairs.query - self.left, pairs.key <= pairs.query + self.right)
@@ -73,15 +79,19 @@ class Dilated(VisibilityRule):
 
     def __init__(self, window, dilation):
         self.window, self.dilation = check_count("window", window), check_count("dilation", dilation, least=1)
-        self.reach = self.window * self.dilation
+        self._distance = self.window * self.dilation
+
+    @property
+    def reach(self):
+        return self._distance
 
     def allows(self, pairs):
         steps = ops.abs(pairs.query - pairs.key)
-        return ops.logical_and(steps <= self.reach, ops.equal(steps % self.dilation, 0))
+        return ops.logical_and(steps <= self._distance, ops.equal(steps % self.dilation, 0))
 
     def may_allow(self, blocks):
-        reached = blocks.key.last >= blocks.query.first - self.reach
-        return ops.logical_and(reached, blocks.key.first <= blocks.query.last + self.reach)
+        reached = blocks.key.last >= blocks.query.first - self._distance
+        return ops.logical_and(reached, blocks.key.first <= blocks.query.last + self._distance)
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
@@ -113,7 +123,10 @@ class GlobalTokens(VisibilityRule):
 
     def __init__(self, positions):
         self.positions = [check_count("positions", position) for position in positions]
-        self.kept_first = max(self.positions, default=-1) + 1
+
+    @property
+    def kept_first(self):
+        return max(self.positions, default=-1) + 1
 
     def allows(self, pairs):
         return ops.logical_or(*(self._at_any(lambda p, x=x: ops.equal(x, p), x) for x in (pairs.query, pairs.key)))
@@ -148,8 +161,15 @@ class LocalBlocks(VisibilityRule):
     """
 
     def __init__(self, block_size):
-        self.block_size = self.span = check_count("block_size", block_size, least=1)
-        self.reach = self.block_size - 1
+        self.block_size = check_count("block_size", block_size, least=1)
+
+    @property
+    def span(self):
+        return self.block_size
+
+    @property
+    def reach(self):
+        return self.block_size - 1
 
     def allows(self, pairs):
         return ops.equal(pairs.query // self.block_size, pairs.key // self.block_size)

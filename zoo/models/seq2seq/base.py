@@ -81,8 +81,11 @@ class Seq2SeqModel(ZooModel):
     def rewind(self, state, counts):
         """Returns the state without the last tokens of each row, `counts` int32 [B], if the model `can_rewind`.
 
-        They are the same in all rows unless the model `rewinds_by_row`. The state must come from an `initial_state`
-        without `max_length`.
+        They are the same in all rows unless the model `rewinds_by_row`; a count that exceeds the number of tokens
+        drops all of them.
+
+        Raises:
+            ValueError: If the state is from an `initial_state` with `max_length`.
         """
         raise NotImplementedError
 

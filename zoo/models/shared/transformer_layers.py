@@ -7,7 +7,7 @@ from keras import ops
 
 from zoo import layers
 from zoo.errors import InputError
-from zoo.layers.attention.cache import at_places
+from zoo.layers.attention.cache import at_places, is_growing
 from zoo.layers.core.feed_forward import get_activation
 from zoo.layers.core.graphs import axis_size
 from zoo.layers.core.normalization import make_normalization
@@ -325,11 +325,19 @@ def rewinds_by_row(attention):
 
 
 def rewind(state, counts):
-    """Returns the decoding state without the last tokens of each row, `counts` int32 [B], if its caches grow.
+    """Returns the decoding state without the last tokens of each row, `counts` int32, [B] or a scalar.
 
-    The caches of all rows are aligned at the end.
+    The caches of all rows are aligned at the end. Counts are limited to the number of tokens of a row.
+
+    Raises:
+        ValueError: If the caches do not grow.
     """
-    index, caches = state["index"] - counts, state["caches"]
+    caches = state["caches"]
+    if not all(is_growing(cache) for cache in caches):
+        raise ValueError("`rewind` requires a state from `initial_state` without `max_length`, whose caches grow.")
+    counts = ops.maximum(ops.minimum(ops.convert_to_tensor(counts, dtype="int32"), state["index"]), 0)
+    counts = ops.broadcast_to(counts, (axis_size(caches[0]["key"], 0),))
+    index = state["index"] - counts
 
     def moved():
         length, longest = axis_size(caches[0]["key"], -2), ops.max(index, initial=0)

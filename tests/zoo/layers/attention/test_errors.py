@@ -141,3 +141,23 @@ def test_any_callable_initializes():
     layer = layers.MultiHeadAttention(2, 3, kernel_initializer=lambda shape, dtype=None: ops.full(shape, 0.5, dtype))
     layer.build((2, 3, 5), (2, 3, 5))
     assert np.all(ops.convert_to_numpy(layer.output_dense.kernel) == 0.5)
+
+
+def test_keys_and_values_of_different_lengths():
+    query, value, key = (np.ones((1, length, 8), "float32") for length in (5, 7, 4))
+    for layer in (
+        _heads(),
+        layers.SlidingWindowAttention(2, 4, 2),
+        layers.MultiScaleRetention(2, 4),
+        layers.LinearAttention(2, 4),
+        layers.AdditiveAttention(3),
+    ):
+        check_refusals([(lambda layer=layer: layer(query, value, key), "`key`", "(1, 4, 8)", "(1, 7, 8)")])
+
+
+def test_attention_masks_of_another_number_of_heads():
+    inputs = np.ones((3, 5, 8), "float32")
+    for heads in (1, 2):
+        layer, mask = layers.MultiHeadAttention(heads, 4), np.ones((3, 3, 5, 5), bool)
+        call = partial(layer, inputs, inputs, attention_mask=mask)
+        check_refusals([(call, "`attention_mask`", f"N = {heads}", "(3, 3, 5, 5)")])

@@ -27,6 +27,8 @@ def test_time_distributed_hands_on_the_mask(name):
         expected = to_numpy(layer(inputs[:, row], **dict.fromkeys(masks, MASK[:, row])))
         np.testing.assert_allclose(found[:, row], expected, rtol=1e-5, atol=1e-6)
         assert not np.any(expected[~MASK[:, row]])
+        for given in ([inputs[:, row]], [inputs[:, row]] * 2):
+            np.testing.assert_array_equal(to_numpy(layer(*given, mask=MASK[:, row])), expected)
     embedded = keras.layers.Embedding(11, 8, mask_zero=True)(np.array([[3, 4, 0, 0, 0]]))
     explicit = {mask: np.array([[1, 1, 0, 0, 0]], bool) for mask in masks}
     np.testing.assert_allclose(to_numpy(layer(embedded)), to_numpy(layer(to_numpy(embedded), **explicit)), atol=1e-6)

@@ -102,6 +102,8 @@ def test_the_cache_of_sums_does_not_grow_and_keeps_float32(make):
         _, cache = layer(part, part, cache=cache)
     sums = [to_numpy(ops.view(each["sums"], "float32")) for each in (cache, at_once)]
     np.testing.assert_allclose(*sums, rtol=1e-4, atol=1e-3)
+    with pytest.raises(ValueError, match=r"`value_mask` must be \[B, T\], T = 240"):
+        layer(inputs, inputs, value_mask=np.ones((B, 3), bool), cache=cache)
     with pytest.raises(ValueError, match="with `cache`.* `memory`"):
         layer(inputs, None, memory=layer.project_memory(inputs), cache=cache)
 

@@ -7,7 +7,17 @@ import numpy as np
 from keras import ops
 from support.layers import references
 from support.layers.cases import ATTENTION_CASES, SOFTMAX_CASES, with_each
-from support.layers.contract import arrays, build, call, few_on_jax, gradients, random_array, random_mask, to_numpy
+from support.layers.contract import (
+    arrays,
+    build,
+    call,
+    few_on_jax,
+    gradients,
+    random_array,
+    random_mask,
+    tensorflow_only,
+    to_numpy,
+)
 from support.layers.refusals import check_refusals
 
 from zoo import layers
@@ -82,6 +92,29 @@ def test_masked_softmax_gradient_is_finite_and_zero_where_masked():
 
     (gradient,) = gradients(loss, [scores])
     assert np.all(np.isfinite(gradient)) and not np.any(gradient[~mask])
+
+
+@tensorflow_only("other backends differentiate each operation")
+def test_masked_softmax_has_derivatives_in_graphs():
+    import tensorflow as tf
+
+    scores, upstream = (tf.constant(random_array((2, 3, 5), seed)) for seed in (1, 2))
+    mask = tf.constant(random_mask((2, 3, 5), 3))
+
+    def derivatives(scores):
+        with tf.GradientTape() as outer:
+            outer.watch(scores)
+            with tf.GradientTape() as inner:
+                inner.watch(scores)
+                loss = tf.reduce_sum(masked_softmax(scores, mask) * upstream)
+            first = inner.gradient(loss, scores)
+            norm = tf.reduce_sum(first**2)
+        return first, outer.gradient(norm, scores)
+
+    found = tf.function(derivatives, input_signature=[tf.TensorSpec([None, None, None])])(scores)
+    for result, expected in zip(found, derivatives(scores), strict=True):  # which eagerly are those of each operation
+        np.testing.assert_allclose(result, expected, atol=1e-6)
+        assert np.any(expected != 0)
 
 
 def test_masked_softmax_keeps_the_dtype_and_large_scores():

@@ -179,3 +179,15 @@ def test_what_is_refused():
             (lambda: layer(INPUTS[:, :2], INPUTS[:, :1], cache=cache), "2 queries and 1 values"),
         ]
     )
+
+
+def test_blocks_mask_the_steps_of_a_rolling_cache():
+    attention = layers.MultiHeadAttention(3, 5, visibility=layers.SlidingWindow(4, 0))
+    block, mask = layers.TransformerEncoderBlock(attention, layers.FeedForward(7)), np.ones((B, LENGTH), bool)
+    mask[0, :3] = mask[1, 9] = False
+    expected = to_numpy(block(INPUTS, mask=mask))
+    cache = attention.create_cache(B, rolling=True)
+    for start in range(0, LENGTH, 2):
+        part = slice(start, start + 2)
+        output, cache = block(INPUTS[:, part], mask=mask[:, part], cache=cache)
+        np.testing.assert_allclose(to_numpy(output), expected[:, part], atol=5e-6)

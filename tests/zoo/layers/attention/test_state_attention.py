@@ -138,7 +138,8 @@ def test_prefill_and_steps_equal_the_full_pass(kind):
     cache, start = layer.create_cache(B, 17), 0
     for length in (6, 1, 1, 5):
         part, start = slice(start, start + length), start + length
-        output, cache = layer(inputs[:, part], inputs[:, part], value_mask=mask, cache=cache)
+        given = mask if length > 1 else mask[:, part]  # of the capacity, or of the new positions
+        output, cache = layer(inputs[:, part], inputs[:, part], value_mask=given, cache=cache)
         np.testing.assert_allclose(to_numpy(output), expected[:, part], atol=2e-5)
         assert int(cache["index"]) == start and cache["state"].shape == (B, N, layer.key_dim, V)
 

@@ -24,17 +24,37 @@ def _convolution():
     return layers.GatedConvolutionBlock(3, attention=layers.DotAttention())
 
 
+def _pooling():
+    return layers.SegmentPooling(2)
+
+
+def _bidirectional():
+    return layers.BidirectionalEncoder(3)
+
+
+SEGMENTS = np.array([[0, 0, 1, 1, 1]] * 2)
+
+
 def test_masks_of_embeddings_arrive():
-    makers = ((_decoder, ()), (_recurrent, ()), (_convolution, (random_array((2, 5, 4), 2),)))
+    makers = ((_decoder, ()), (_recurrent, ()), (_convolution, (random_array((2, 5, 4), 2),)), (_pooling, None))
     with every() as failures:
         for make, extra in makers:
             with failures.of(make.__name__):
                 _check(make(), extra)
 
 
+def test_masks_of_embeddings_arrive_beside_segments():
+    embedded, layer = keras.layers.Embedding(7, 4, mask_zero=True)(TOKENS), _bidirectional()
+    vectors = keras.ops.convert_to_tensor(to_numpy(embedded))
+    expected = to_numpy(layer(vectors, mask=TOKENS != 0, segments=SEGMENTS))
+    np.testing.assert_array_equal(to_numpy(layer(embedded, segments=SEGMENTS)), expected)
+    assert not np.array_equal(to_numpy(layer(vectors, segments=SEGMENTS)), expected)
+
+
 def _check(layer, extra):
     embedding = keras.layers.Embedding(7, 4, mask_zero=True)
     memory = (MEMORY, MEMORY) if extra else (MEMORY,)
+    extra, memory = ((), (SEGMENTS,)) if extra is None else (extra, memory)
     embedded = embedding(TOKENS)
     found = to_numpy(layer(embedded, *extra, *memory))
     vectors, mask = keras.ops.convert_to_tensor(to_numpy(embedded)), TOKENS != 0

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from support.every import every
 from support.layers.contract import arrays, build, random_array, random_mask, tensorflow_only, to_numpy
 from support.layers.recurrent import BY_NAME, assert_close, every_loop, run_reference
 
@@ -232,13 +233,33 @@ def test_attention_learns_the_number_of_the_step(cell_class, policy):
     _, weights, states = loop(inputs, memory, **options)
     expected = np.eye(261)[:7] * mask[:, :, None]
     np.testing.assert_array_equal(to_numpy(weights), expected)
-    np.testing.assert_array_equal(to_numpy(states[-1]), [[3, 0], [7, 0]])
+    np.testing.assert_array_equal(to_numpy(states[-1]), [[7, 0], [7, 0]])
     # bfloat16 cannot count these one by one.
     states[-1] = np.array([[253, 0], [253, 0]], "float32")
     _, weights, states = loop(inputs, memory, states, **options)
     np.testing.assert_array_equal(to_numpy(weights), np.roll(expected, 253, axis=-1))
-    np.testing.assert_array_equal(to_numpy(states[-1]), [[0, 1], [4, 1]])
+    np.testing.assert_array_equal(to_numpy(states[-1]), [[4, 1], [4, 1]])
     assert len(loop.cell.initial_states(memory)) == len(loop.cell.state_size)
+
+
+def test_masked_steps_count_in_every_row():
+    inputs, memory = random_array((2, 5, 3), 1), random_array((2, 7, 4), 2)
+    mask = np.array([[False, False, True, False, True], [True] * 5])
+    with every() as failures:
+        for attention in (layers.LocalAttention(1), layers.MultiHeadAttention(2, 3, positions=layers.ALiBiPositions())):
+            with failures.of(type(attention).__name__):
+                decoder = layers.AttentionRNN(layers.LuongAttentionCell(keras.layers.GRUCell(4), attention, 4))
+                output, *states = decoder(inputs, memory, mask=mask, return_state=True)
+                alone, *own = decoder(inputs[:1], memory[:1], mask=mask[:1], return_state=True)
+                np.testing.assert_allclose(to_numpy(output)[:1], to_numpy(alone), atol=1e-6)
+                for state, expected in zip(keras.tree.flatten(states), keras.tree.flatten(own), strict=True):
+                    np.testing.assert_allclose(to_numpy(state)[:1], to_numpy(expected), atol=1e-6)
+                assert not to_numpy(output)[~mask].any()
+                whole = to_numpy(decoder(inputs, memory))
+                np.testing.assert_allclose(to_numpy(output)[1], whole[1], atol=1e-6)
+                later = to_numpy(decoder(inputs[:, 3:], memory, initial_state=keras.tree.flatten(states)))
+                following = to_numpy(decoder(np.concatenate([inputs, inputs[:, 3:]], 1), memory))[1, 5:]
+                np.testing.assert_allclose(later[1], following, atol=1e-6)
 
 
 def test_local_attention():

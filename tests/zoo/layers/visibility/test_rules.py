@@ -233,6 +233,53 @@ def test_methods_keep_the_names_of_earlier_versions():
     assert LaterKeys().skips and not EarlyKeys(1).skips
 
 
+class EvenDistances(layers.SlidingWindow):
+    def allows(self, pairs):
+        return ops.logical_and(super().allows(pairs), ops.equal((pairs.query - pairs.key) % 2, 0))
+
+
+class Wider(layers.SlidingWindow):
+    def allows(self, pairs):
+        return ops.abs(pairs.query - pairs.key) <= 2 * self.left
+
+
+class Sparser(layers.Dilated):
+    def allows(self, pairs):
+        return ops.logical_and(super().allows(pairs), pairs.key > 1)
+
+
+class Later(layers.GlobalTokens):
+    def allows(self, pairs):
+        return pairs.key <= max(self.positions) + 2
+
+
+def test_a_subclass_that_allows_other_pairs_inherits_no_bounds():
+    with every() as failures:
+        for rule in (EvenDistances(2, 2), Wider(1), Sparser(2, 2), Later([1])):
+            with failures.of(rule):
+                allowed = np.broadcast_to(ops.convert_to_numpy(rule.allows(_square_pairs())), (1, 1, S, S))[0, 0]
+                _, weights = layers.DotAttention(visibility=rule, implementation="dense")(
+                    INPUTS, INPUTS, return_attention_scores=True
+                )
+                np.testing.assert_array_equal(to_numpy(weights)[0] > 0, allowed)
+                bounds = (rule.reach, rule.span, rule.kept_first, rule.is_relative, rule.skips)
+                assert bounds == (None, None, 0, False, False)
+    long = random_array((1, 300, 8), 2)
+    for rule in (EvenDistances(290), Wider(100)):
+        outputs = [
+            to_numpy(layers.DotAttention(visibility=rule, implementation=name)(long, long))
+            for name in ("dense", "blockwise")
+        ]
+        np.testing.assert_allclose(*outputs, atol=2e-6)
+    bounded = type("Bounded", (Wider,), {"reach": 6, "may_allow": layers.SlidingWindow.may_allow})(3)
+    assert bounded.reach == 6 and bounded.skips
+
+
+def _square_pairs():
+    places = np.arange(S, dtype="int32")
+    return Pairs(np.zeros((1, 1, 1, 1), "int32"), np.zeros((1, 1, 1), "int32"), places[:, None], places)
+
+
 def test_layers_with_rules_are_saved(tmp_path):
     rule = layers.SlidingWindow(2, 0) | layers.GlobalTokens([0]) | layers.BlockSparse(3, [[1, 0]]) | EarlyKeys(2)
     assert EarlyKeys(2) == EarlyKeys(2) != EarlyKeys(3)
