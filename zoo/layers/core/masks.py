@@ -104,7 +104,7 @@ def mask_of_new(mask, name, index, length):
     mask = check_mask(mask, name, (2,))
     if mask is None or mask.shape[1] == length:
         return mask
-    if not sizes_differ(mask.shape[1], length):
+    if not (isinstance(mask.shape[1], int) and isinstance(length, int)):
         index = ops.where(ops.equal(ops.shape(mask)[1], length), 0, index)
     elif mask.shape[1] < length:
         raise ValueError(
