@@ -191,7 +191,7 @@ def test_pem_files_that_are_none(pems, tmp_path):
             Client("localhost:1", tls=Tls(certificate=pems / "client.pem", key=junk))
     certificate, cut = pems / "client.pem", tmp_path / "cut.key"
     cut.write_text("\n".join(server_tls.CLIENT_KEY.splitlines()[:3]))
-    for key, reason in ((pems / "localhost.key", "another"), (cut, "broken")):
+    for key, reason in ((pems / "localhost.key", "another"), (cut, "damaged")):
         with pytest.raises(InputError, match=rf"{key.name}.*client\.pem.*{reason}"):
             Client("localhost:1", tls=Tls(certificate=certificate, key=key))
     with pytest.raises(InputError, match=r"nope\.pem"):

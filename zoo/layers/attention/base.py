@@ -1,5 +1,6 @@
 """The calling convention of all attention layers: arguments, masks, caches and results."""
 
+import contextlib
 import dataclasses
 
 import keras
@@ -13,6 +14,7 @@ from zoo.layers.core.facts import PLAIN, known_sizes, memos, promises, remembere
 from zoo.layers.core.graphs import axis_size
 from zoo.layers.core.lazy import computed_from, length_of, value_of
 from zoo.layers.core.masks import check_bias, repeat_bias_rows
+from zoo.layers.core.softmax import trained_softmax
 from zoo.layers.execution import run
 from zoo.layers.execution.plan import IMPLEMENTATIONS, choices, plan, recorded_choices
 from zoo.layers.normalizations import get_normalization
@@ -185,7 +187,7 @@ class BaseAttention(ReturnsMore, AttentionDescription):
                 memo[signature] = self._is_plain_call(*signature)
             is_plain = memo[signature] and choices.get() is None  # the general path records the choice
         if is_plain and not (has_masks or use_causal_mask):
-            return self._plain_call(query, value, key, None, uses_dropout, return_attention_scores)
+            return self._plain_call(query, value, key, None, training, return_attention_scores)
         mask_arguments = {
             "query_mask": query_mask,
             "value_mask": value_mask,
@@ -221,7 +223,7 @@ class BaseAttention(ReturnsMore, AttentionDescription):
             value = query if is_shared else masks.zero_masked(value, visibility.key_mask)
             key = masks.zero_masked(key, visibility.key_mask)
         if is_plain:
-            return self._plain_call(query, value, key, visibility, uses_dropout, return_attention_scores)
+            return self._plain_call(query, value, key, visibility, training, return_attention_scores)
         memory = self.project_memory(value, key) if memory is None else memory
         results = self._attend_and_project(query, memory, visibility, start_index, **options)
         return results if len(results) > 1 else results[0]
@@ -241,7 +243,7 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         shape = (batch, *[self.num_score_heads] * self.has_heads, queries, 1)
         return plan(self, shape, keys, visibility, drops=uses_dropout).path == "dense"
 
-    def _plain_call(self, query, value, key, visibility, uses_dropout, return_attention_scores):
+    def _plain_call(self, query, value, key, visibility, training, return_attention_scores):
         """Returns the results of a call with inputs that are zero where masked, computed by `compute_attention`.
 
         Without masks, `visibility` is `None`.
@@ -249,8 +251,9 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         mask = any_visible = None
         if visibility is not None:
             mask, any_visible = visibility.mask(), None if visibility.is_plainly_causal else visibility.any_visible()
-        seed = self.dropout_layer.seed_generator.next() if uses_dropout else None
-        output, weights = self.compute_attention(query, value, value if key is None else key, mask, seed)
+        seed = self.dropout_layer.seed_generator.next() if training and self.dropout > 0 else None
+        with trained_softmax() if training else contextlib.nullcontext():
+            output, weights = self.compute_attention(query, value, value if key is None else key, mask, seed)
         if any_visible is not None:
             output = self._zero_empty_rows(output, any_visible)
         return (output, weights) if return_attention_scores else output

@@ -57,7 +57,8 @@ class Attention(BaseAttention):
         See `AttentionDescription` for the arguments; keys that the mask excludes have weight 0.
         """
         query, key = self.score.project_query(query), self.score.project_key(key)
-        weights = ops.cast(masked_softmax(self.score.compare(query, key), mask), self.compute_dtype)  # [B, T, S]
+        scores = self.score.compare(query, key)
+        weights = ops.cast(masked_softmax(scores, mask), self.compute_dtype)  # [B, T, S]
         dropped = weights if seed is None else drop_weights(weights, self.dropout, seed)
         return ops.matmul(dropped, value), weights  # [B, T, Dv]
 

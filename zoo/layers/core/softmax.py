@@ -1,29 +1,44 @@
 """The softmax of attention: restricted to a mask, and computed in float32 or wider."""
 
+import contextlib
+from contextvars import ContextVar
+
 from keras import backend, ops
 
 from zoo.layers.core.kernels import is_traced_by_tensorflow
 
 LOWEST_SCORE = -3.4e38  # the score of masked pairs, below any other score with any bias
 
+_training = ContextVar("training", default=False)
+
+
+@contextlib.contextmanager
+def trained_softmax():
+    """Returns a context in which `masked_softmax` has the gradient of training, see there."""
+    token = _training.set(True)
+    try:
+        yield
+    finally:
+        _training.reset(token)
+
 
 def masked_softmax(scores, mask=None):
     """Returns the softmax of `scores` [..., T, S] over S, restricted to `mask`, in their dtype.
 
-    It is computed in float32 or wider. A row in which all positions are masked is all zeros, with finite gradients. In
-    TensorFlow graphs, the gradient is computed by its formula, `∂s = w ⊙ (∂w − Σ ∂w ⊙ w)`; differentiating each
-    operation takes two more passes and 22 more operations.
+    It is computed in float32 or wider. A row in which all positions are masked is all zeros, with finite gradients.
+    In training in TensorFlow graphs, the gradient is computed by its formula, `∂s = w ⊙ (∂w − Σ ∂w ⊙ w)`, for a mask
+    that broadcasts to the scores; differentiating each operation takes two more passes and 22 more operations.
     """
     dtype = backend.standardize_dtype(scores.dtype)
     scores = ops.cast(scores, backend.result_type(dtype, "float32"))
-    is_step = scores.shape[-2] == 1  # of decoding, which needs no gradient
-    if mask is None or is_step or not is_traced_by_tensorflow():
+    if mask is None or not _training.get() or not is_traced_by_tensorflow():
         return ops.cast(_softmax(scores, mask), dtype)
 
     @ops.custom_gradient
     def softmax(scores):
         def gradient(upstream):
-            weights = masked_softmax(scores, mask)  # recomputed for the gradient of this gradient
+            with trained_softmax():
+                weights = masked_softmax(scores, mask)  # recomputed for the gradient of this gradient
             return weights * (upstream - ops.sum(upstream * weights, axis=-1, keepdims=True))
 
         return _softmax(scores, mask), gradient

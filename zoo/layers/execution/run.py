@@ -1,7 +1,10 @@
 """Runs the planned path. Two paths are in this module: all queries at once, and the backend's fused kernel."""
 
+import contextlib
+
 from keras import ops
 
+from zoo.layers.core.softmax import trained_softmax
 from zoo.layers.execution.chunks import attend_in_chunks, attend_in_windows
 from zoo.layers.execution.plan import plan, record
 from zoo.layers.execution.tiles import attend_in_tiles
@@ -39,7 +42,8 @@ def attend(layer, query, memory, visibility, bias, return_attention_scores, trai
     if visibility.may_hide_all:
         names.append("any_visible")
     seed = layer.dropout_layer.seed_generator.next() if drops else None
-    results = PATHS[execution.path](layer, query, memory, visibility, bias, seed, names)
+    with trained_softmax() if training else contextlib.nullcontext():
+        results = PATHS[execution.path](layer, query, memory, visibility, bias, seed, names)
     if return_attention_scores and "weights" not in results:  # computed separately, without effect on the output
         results["weights"] = weights_alone(layer, query, memory, visibility, bias)
     return results
