@@ -15,13 +15,13 @@ Metrics = Mapping[str, float]
 
 @dataclass(frozen=True)
 class ExperimentRequest:
-    """The request of an experiment.
+    """What the command requests of an experiment.
 
     Attributes:
         workdir: The folder of its results and of the runs that it trains.
-        quick: Whether it takes minutes at most; most experiments then have smaller settings.
-        seeds: Number of seeds of each cell that trains or draws.
-        data: SPEC of the data, for experiments with a choice; `None` for their own.
+        quick: Whether the run must end within minutes, for which most experiments have smaller settings.
+        seeds: Number of seeds of each cell that trains or draws random numbers.
+        data: SPEC of the data, for an experiment with `takes_data`; `None` for the experiment's own.
         steps: Steps of each training; `None` for the experiment's own.
     """
 
@@ -83,7 +83,7 @@ class Results:
         return [metrics[metric] for _, _, metrics in self._with(settings) if metric in metrics]
 
     def mean(self, metric: str, **settings: Any) -> float:
-        """Returns the mean of a metric over the cells with these settings; NaN if there are none.
+        """Returns the mean of a metric over the cells with these settings that have it; NaN if none has.
 
         Raises:
             NotYetRun: If one of the cells was not measured yet.
@@ -92,7 +92,7 @@ class Results:
         return statistics.fmean(values) if values else math.nan
 
     def line(self, axis: str, metric: str, **settings: Any) -> tuple[list[Any], list[float]]:
-        """Returns the means of a metric along a setting, for a plot; cells that were not measured yet are left out."""
+        """Returns the values of a setting, and the mean of a metric for each, over the cells that were measured."""
         points = sorted({own[axis] for own, _, metrics in self._with(settings) if metric in metrics})
         return points, [statistics.fmean(self.known(metric, **{axis: point}, **settings)) for point in points]
 
@@ -107,7 +107,7 @@ class Claim:
     Attributes:
         text: The claim, for the report.
         holds: Returns whether the results confirm it.
-        strong: Whether a `--quick` run must confirm it, too; otherwise it is only reported.
+        strong: Whether a `--quick` run that refutes it exits with 1; a full run only reports it.
         full_only: Whether `--quick` has no cells for it.
     """
 
@@ -166,7 +166,7 @@ class Experiment:
         raise NotImplementedError
 
     def budget(self, request: ExperimentRequest) -> dict[str, Any]:
-        """Returns the settings that must be equal in all rows of a table."""
+        """Returns the parts of a request that must be equal for all rows of a table."""
         return {"quick": request.quick, "data": request.data, "steps": request.steps}
 
     def setting(self, request: ExperimentRequest) -> str:

@@ -28,7 +28,7 @@ from typing import Any, ClassVar, Self
 from zoo.errors import InputError, unknown_name
 
 LARGEST = 2**31 - 1
-"""The largest integer, because libraries use 32 bits."""
+"""The largest integer of an option, because libraries use 32 bits."""
 
 LONGEST_SHOWN = 200
 """Maximum number of characters of an invalid value in a message."""
@@ -52,7 +52,7 @@ class Option:
         choices: All allowed values; empty for any.
         forms: Forms of further values, such as `"file:PATH"`; values begin with the same prefix and colon.
         synonyms: Other names of values, and the values.
-        automatic: Whether `None` is allowed, which means that the value is chosen by the data or the machine.
+        automatic: Whether `None` is allowed, which means that the value depends on the data or the machine.
         derived: Whether the value is computed from the data and cannot be set.
     """
 
@@ -71,7 +71,7 @@ class Option:
 
     @classmethod
     def like(cls, value: Any) -> "Option":
-        """Returns an option of the type of its default, for models that declare none."""
+        """Returns an option of the type of a default value, for models that declare no options."""
         return cls(value, str if value is None else type(value), automatic=value is None)
 
     @property
@@ -215,8 +215,8 @@ def texts(default: Any, meaning: str, **limits: Any) -> Any:
 class Options:
     """Base class of options, which are checked by the constructor and immutable.
 
-    A subclass overrides `check` if some options must be consistent with others. A subclass may set the `group` of its
-    own options: an option then has a second name, `GROUP.NAME`, in which NAME may be one of `short_names`.
+    A subclass overrides `check` if some options must be consistent with others. A subclass may set the `group` of the
+    options that it declares: each then also has the name `GROUP.NAME`, and `GROUP.SHORT` for its `short_names`.
 
     Raises:
         InputError: For a value of another type or out of range, and for inconsistent options.
@@ -234,7 +234,7 @@ class Options:
         """Checks that the options are consistent.
 
         Raises:
-            InputError: If two are not.
+            InputError: If they are not.
         """
 
     @classmethod
@@ -254,7 +254,7 @@ class Options:
 
     @classmethod
     def by_group(cls) -> dict[str, str]:
-        """Returns the options by their names `GROUP.NAME`."""
+        """Returns the names of the options by their second names, `GROUP.NAME`."""
         names = {f"{group}.{name}": name for name, group in cls.groups().items() if group}
         for base in cls.__mro__:
             if group := vars(base).get("group"):

@@ -11,7 +11,7 @@ from typing import Any
 BYTES = {"f64": 8, "s64": 8, "u64": 8, "f32": 4, "s32": 4, "u32": 4, "bf16": 2, "f16": 2, "s16": 2, "u16": 2}
 LARGE = 2**20
 """The smallest number of bytes of a large tensor."""
-# Operations without a kernel.
+# Operations that start no kernel themselves.
 _NOTHING = {
     "parameter",
     "constant",
@@ -61,14 +61,14 @@ class Instruction:
 
     @property
     def kind(self) -> str:
-        """The operation, with the kind of a fusion, or the target of a call."""
+        """The operation; of a fusion with its kind, of a custom call with its target."""
         pattern = {"fusion": r"kind=(\w+)", "custom-call": r'custom_call_target="([^"]+)"'}.get(self.operation)
         match = re.search(pattern, self.rest) if pattern else None
         return f"{self.operation} {match.group(1)}" if match else self.operation
 
     @property
     def origin(self) -> str:
-        """Its name in the traced program."""
+        """The name of the operation in the traced program; empty if it has none."""
         match = re.search(r'op_name="([^"]*)"', self.rest)
         return match.group(1) if match else ""
 
@@ -91,7 +91,7 @@ class Program:
 
     @cached_property
     def kernels(self) -> list[tuple[Instruction, int]]:
-        """The kernels in order, and the bytes that each reads and writes; loops count as one turn."""
+        """The kernels in order, and the bytes that each reads and writes; the body of a loop counts once."""
         inside = {
             name
             for computation in self.computations
@@ -114,12 +114,12 @@ class Program:
         return Counter(kernel.kind for kernel, _ in self.kernels)
 
     def operations(self, names: Sequence[str]) -> dict[str, int]:
-        """Returns how often operations occur, also within fusions."""
+        """Returns how often operations of these names occur, including within fusions."""
         counts = Counter(one.operation for part in self.computations for one in part.instructions)
         return {name: counts[name] for name in names}
 
     def on_the_host(self) -> list[str]:
-        """Returns the kernels that wait for the host."""
+        """Returns the kinds of the kernels that wait for the host."""
         return [kernel.kind for kernel, _ in self.kernels if any(text in kernel.kind.lower() for text in _HOST)]
 
     def written(self) -> Counter[str]:
@@ -149,7 +149,7 @@ class Program:
         )
 
     def parts(self) -> dict[str, tuple[int, float]]:
-        """Returns the kernels of each part of the traced program, and the gigabytes that they read and write."""
+        """Returns for each part of a step the number of its kernels, and the gigabytes that they read and write."""
         parts: dict[str, tuple[int, float]] = {}
         for kernel, size in self.kernels:
             count, total = parts.get(part := part_of(kernel.origin), (0, 0.0))
@@ -157,7 +157,7 @@ class Program:
         return dict(sorted(parts.items(), key=lambda part: -part[1][1]))
 
     def heaviest(self, count: int) -> list[Mapping[str, Any]]:
-        """Returns the kernels that read and write most."""
+        """Returns the `count` kernels that read and write the most bytes."""
         ordered = sorted(self.kernels, key=lambda kernel: -kernel[1])[:count]
         return [
             {

@@ -21,13 +21,13 @@ def measure(case: Case, rounds: int = 15, threads: int = 0, tiny: bool = False, 
         rounds: The number of turns that are measured.
         threads: Threads of each contestant; with 0 its library chooses their number.
         tiny: Whether sizes are tiny, to test that everything runs.
-        starts: Processes that each contestant starts, one after the other; the last one takes turns.
+        starts: The number of processes that are started for each contestant, one after another; the last takes turns.
 
     Returns:
-        A dict of `where` (machine and commit), `results`, and `fastest`, the results of each contestant in its fastest
-        group. The result of a contestant, by its label, has `seconds` and `processor` (the time of all processors), a
-        number for each turn; `extra_memory`, a number for each start; `last`, the response of the last turn; and the
-        introduction of the contestant. If the contestant failed, `failed` is the reason.
+        A dict of `where` (machine and commit), `results`, and `fastest`: with `compare_fastest`, the results of each
+        contestant in its fastest group. Results are dicts by the contestant's label: `seconds` and `processor` (the
+        time of all processors), a number for each turn; `extra_memory`, a number for each start; `last`, the rest of
+        the last response; the values of the introduction; and if the contestant failed, `failed`, the reason.
     """
     measurements: Result = {"where": machine_and_commit(), "results": {}, "fastest": {}}
 
@@ -38,7 +38,7 @@ def measure(case: Case, rounds: int = 15, threads: int = 0, tiny: bool = False, 
         members = [contestant for contestant in case.contestants if contestant.group == group]
         measurements["results"] |= take_part(members, group)
     if case.compare_fastest:
-        # Groups are measured at different times, in which the processor may differ in speed.
+        # Groups are measured at different times, between which the speed of the processor may change.
         measurements["fastest"] = take_part(fastest_of_each(case, measurements["results"]), "fastest")
     return measurements
 

@@ -26,12 +26,12 @@ TURNS = 21
 class Cost(Experiment):
     """The compiled forward pass of one layer on one text; steps and path are those of `zoo.cost`.
 
-    Milliseconds are of processor time, the median of 21 turns, which excludes other work on the machine.
+    Milliseconds are the median processor time of 21 calls; processor time excludes other work on the machine.
     """
 
     name = "cost"
     question = "what do attention, recurrence and convolution cost?"
-    source = "Vaswani et al. 2017, table 1: n²·d, n·d² and k·n·d² operations; 1, n and 1 steps; paths of 1, n and n/k"
+    source = "Vaswani et al. 2017, section 4: n²·d, n·d², k·n·d² operations; 1, n and 1 steps; paths of 1, n and n/k"
     refuted_by = "counts that grow otherwise with n or d, or a recurrence that is as fast as attention on short texts"
     columns = {
         "multiplications": ",.0f",
@@ -85,8 +85,8 @@ class Cost(Experiment):
                 ),
             ),
             Claim(
-                "recurrence has n sequential steps, all others 1; the path is 1 for attention, n for recurrence, n/3 "
-                "for convolution",
+                "recurrence has n sequential steps, self-attention and convolution 1; the path is 1 for "
+                "self-attention, n for recurrence, n/3 for convolution",
                 lambda results: all(
                     (metrics["sequential_steps"], metrics["path_length"]) == _in_theory(settings)
                     for settings, _, metrics in results.rows

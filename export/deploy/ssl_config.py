@@ -2,7 +2,8 @@
 
 `python export/deploy/ssl_config.py --key server.key --cert server.pem [--client_ca ca.pem] --output ssl_config.txt`
 
-It needs only Python, so it runs on the machine with the certificates.
+It requires only Python, so that it runs on the machine with the certificates. The stock server is that of
+TensorFlow Serving.
 """
 
 import argparse
@@ -13,7 +14,7 @@ from pathlib import Path
 
 
 def ssl_config(key: str, certificate: str, client_authority: str | None = None) -> str:
-    """Returns an SSLConfig in text format, from PEM texts; with an authority, clients must present a certificate."""
+    """Returns an SSLConfig in text format, from PEM texts; with `client_authority`, clients must have a certificate."""
     # The text format quotes ASCII strings, such as PEM, as JSON does.
     lines = [f"server_key: {json.dumps(key)}", f"server_cert: {json.dumps(certificate)}"]
     if client_authority is not None:
@@ -22,7 +23,7 @@ def ssl_config(key: str, certificate: str, client_authority: str | None = None) 
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the command; the file is readable only for its owner, because it contains the key."""
+    """Runs the command; a new file is readable only by its owner, because it contains the key."""
     parser = argparse.ArgumentParser(description="Writes the stock server's --ssl_config_file from PEM files.")
     parser.add_argument("--key", required=True, metavar="FILE", help="the server's private key")
     parser.add_argument("--cert", required=True, metavar="FILE", help="the server's certificate chain")

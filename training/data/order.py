@@ -110,7 +110,7 @@ class SortedWindows(Order):
 
 
 class ByLength(NamedTuple):
-    """The examples of a corpus in the order of their lengths, the longest side first."""
+    """The examples of a corpus, sorted by the lengths of their sides, first by that of the longest side."""
 
     lengths: Array  # tokens on each side, of each different combination, [C, sides], in that order
     counts: Array  # examples with each combination, [C]

@@ -1,7 +1,7 @@
 """Metrics by the length of the sources, or by the frequency of their rarest word in the training data.
 
-Words are separated by spaces, in lower case and without surrounding punctuation. For models that read characters,
-characters are counted instead of words.
+Words are separated by spaces, in lower case, without the punctuation and symbols at their ends. For models that read
+characters, characters are counted instead of words.
 """
 
 import sys
@@ -90,7 +90,7 @@ def grouped(
 ) -> Buckets:
     """Returns the examples of a split in buckets.
 
-    - `"length"`: the number of words of the source. Buckets are equally wide: the smallest of 1, 2, 5, 10, 20, 50, …
+    - `"length"`: the number of words of the source. Buckets have one width, the smallest of 1, 2, 5, 10, 20, 50, …
       for which 95 % of the examples are in the first seven. The eighth contains all longer ones.
     - `"frequency"`: how often the rarest word of the source occurs in the sources of the training split: never, 1 to 2
       times, 3 to 9, 10 to 29, 30 to 99, 100 to 299, 300 to 999, or more.
@@ -100,14 +100,14 @@ def grouped(
         reader: The tokenizer of the model's input.
         task: The task of the data.
         data: The data.
-        split: The split to sort.
+        split: The split to group.
         training: Returns the model's training data.
 
     Raises:
         InputError: If the data are a continuous text, which has no examples.
     """
     if isinstance(data, TextData) and data.joined:
-        raise InputError(f"--by needs separate texts; the lines of {data.spec} form one continuous text.")
+        raise InputError(f"--by requires separate texts; the lines of {data.spec} form one continuous text.")
     sources = [_words(text, reader) for text in task.sources(data.split(split))]
     unit = "characters" if reader.kind == "chars" else "words"
     if kind == "length":
@@ -125,7 +125,7 @@ def _words(text: str, reader: Tokenizer) -> list[str]:
 
 
 def _without_punctuation(word: str) -> str:
-    """Returns a word without punctuation and tokens at its ends."""
+    """Returns a word without the punctuation and symbols (Unicode categories P and S) at its ends."""
     inside = [number for number, character in enumerate(word) if unicodedata.category(character)[0] not in "PS"]
     return word[inside[0] : inside[-1] + 1] if inside else ""
 

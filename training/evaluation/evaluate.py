@@ -71,12 +71,12 @@ def evaluate(
         spec: Data SPEC. Default: the model's training data.
         split: `train`, `val` or `test`.
         weights: The type that matrices of all models are rounded to first: `"float32"` (no rounding), `"bfloat16"` or
-            `"int8"`, as in an export of such weights. The change of the metrics is then written to the model card.
+            `"int8"`, as in an export of such weights. The model card then has the change of the metrics, too.
         by: `"length"` or `"frequency"`: also compute metrics of groups of sources, see `training.evaluation.breakdown`,
             and draw them into `evaluation/`.
-        rerank: One of `reranking.RERANKINGS`, to choose among the translations of a beam. Default: the best.
+        rerank: One of `reranking.RERANKINGS`, to choose among the translations of a beam. Default: the first.
         others: Work directories of models whose translations are additional candidates of `rerank`, see `Reranked`.
-        reverse: The work directory of a model of the reverse direction, whose score counts in `rerank`.
+        reverse: The work directory of a model of the reverse direction, whose scores `rerank` also uses.
         reverse_weight: The weight of `reverse`. Default: 0.2.
         ensemble: Work directories of translators that form an ensemble with this one, see `zoo.load`.
         source_language: Source language of a translator of many languages, see `zoo.load`.

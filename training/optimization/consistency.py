@@ -24,7 +24,7 @@ def regularise(model: keras.Model, settings: TrainingConfig) -> None:
         rdrop:   ½ (CE(p₁) + CE(p₂) + α · ½ (KL(p₁ ‖ p₂) + KL(p₂ ‖ p₁))), with two draws of dropout
         simcut:  CE(p) + α · KL(p ‖ p_cut), where the embeddings of a share of the tokens on each side are zero
 
-    R-Drop's loss is half of the paper's sum, so that the same learning rates suit it. The gradient flows through both
+    R-Drop's loss is half of the paper's sum, so that learning rates need no change. The gradient flows through both
     passes. R-Drop computes them in one pass, in which each row has a copy with its own dropout, as in the paper;
     `repeat_rows` makes the copies.
 
@@ -91,7 +91,7 @@ def _drops(layer: keras.layers.Layer) -> bool:
 def divergence(logits: Any, others: Any, weights: Any, symmetric: bool = False) -> Any:
     """Returns the weighted mean of `KL(softmax(logits) ‖ softmax(others))`, in float32.
 
-    As in `cross_entropy`, gradients are explicit to save passes over logits. With `l = log p − log q`, that of
+    As in `cross_entropy`, gradients are explicit to save passes over logits. With `l = log p − log q`, the gradient of
     KL(p ‖ q) is `p · (l − KL(p ‖ q))` with respect to the logits of p, and `q − p` with respect to those of q.
 
     Args:
@@ -132,12 +132,12 @@ def divergence(logits: Any, others: Any, weights: Any, symmetric: bool = False) 
 
 @contextlib.contextmanager
 def cut_off(model: keras.Model, rate: float, seed: Any) -> Iterator[None]:
-    """Sets a share of a model's embeddings to zero during the block, whole vectors drawn from a seed.
+    """Sets each vector of a model's embeddings to zero with probability `rate`, during the block.
 
     Args:
         model: The model.
-        rate: The share, in [0, 1).
-        seed: A `keras.random.SeedGenerator` among the states of the model.
+        rate: The probability, in [0, 1).
+        seed: The `keras.random.SeedGenerator` of the draws, one of a layer of the model.
     """
 
     def call(plain: Any, inputs: Any, *arguments: Any, reverse: bool = False) -> Any:

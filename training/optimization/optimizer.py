@@ -1,4 +1,4 @@
-"""Adam and Muon, with gradients summed and weighted correctly, which Keras does not do on TensorFlow."""
+"""Adam and Muon that weight accumulated gradients by tokens, and sum those of an embedding on TensorFlow."""
 
 import math
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ class _WeightedBatches(keras.optimizers.Optimizer):
     def finalize_variable_values(self, var_list: Any) -> None:
         """Does nothing; Keras would replace the weights by their moving averages at the end of `fit`.
 
-        Training may continue from the weights, such as after an unfinished round; averages are read from checkpoints.
+        Training may continue from these weights, for example after an unfinished round; checkpoints have the averages.
         """
 
     def _clip_gradients(self, grads: Sequence[Any]) -> Any:
@@ -82,8 +82,9 @@ class Adam(_WeightedBatches, keras.optimizers.Adam):
 
     On TensorFlow the gradient of an embedding is a list of rows, one for each position in the batch. Keras squares and
     clips these rows, so that the second moment of a frequent token and the global norm are too small. With several
-    devices, it clips the gradient of each separately. This Adam also takes one operation per variable instead of Keras'
-    26, which take a third of the time until the first step. On other backends this is Keras' Adam.
+    devices, it clips the gradient of each separately. This Adam also updates a variable in one operation; Keras' 26
+    take a third of the time until the first step. On other backends, only the accumulation of gradients and the weights
+    after `fit` differ from Keras' Adam.
 
     Args:
         num_devices: Devices that a batch is spread over.
@@ -146,7 +147,7 @@ class Adam(_WeightedBatches, keras.optimizers.Adam):
 
 
 def make_schedule(settings: TrainingConfig) -> WarmupSchedule:
-    """Returns the learning rate of each batch of a run."""
+    """Returns the schedule of a run: its learning rate for each batch."""
     return WarmupSchedule(
         settings.learning_rate,
         settings.warmup_steps,
@@ -165,7 +166,7 @@ class Muon(_WeightedBatches, keras.optimizers.Muon):
     output for Adam by identity. Keras selects names with "embedding", which those of this project do not have.
 
     Args:
-        others: The variables for Adam besides those of fewer or more than two axes.
+        others: The variables for Adam besides those that are not matrices, or have an axis of size 1.
         **options: Options of `keras.optimizers.Muon`.
 
     Reference:
@@ -195,9 +196,9 @@ def _dense(grads: Sequence[Any]) -> Sequence[Any]:
 
 
 def _for_adam(model: keras.Model) -> list[Any]:
-    """Returns the variables of a model that are not hidden matrices, though some have two axes.
+    """Returns the variables of a model that are not hidden matrices, including those with two axes.
 
-    These are embeddings and other lookup tables, and the output layer.
+    The latter are those of embeddings and other lookup tables, and of the layer `output_dense`, if there is one.
     """
     tables = [layer for layer in model._flatten_layers() if isinstance(layer, keras.layers.Embedding)]
     output = getattr(model, "output_dense", None)
@@ -210,7 +211,7 @@ def _for_adam(model: keras.Model) -> list[Any]:
 def make_optimizer(
     settings: TrainingConfig, num_devices: int = 1, model: keras.Model | None = None
 ) -> keras.optimizers.Optimizer:
-    """Returns the optimizer of a run whose batches are spread over several devices; Muon needs the model.
+    """Returns the optimizer of a run whose batches are spread over `num_devices`; without a model, it is Adam.
 
     Raises:
         InputError: For Muon on several devices.
@@ -234,7 +235,7 @@ def make_optimizer(
 
 
 def exclude_from_decay(model: keras.Model) -> None:
-    """Excludes all but matrices, such as biases and gains of normalisations, from a compiled model's weight decay."""
+    """Excludes what is no matrix, such as biases and gains of normalisations, from a compiled model's weight decay."""
     optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
     # The bias of several heads has two axes.
     vectors = [v for v in model.trainable_variables if len(v.shape) < _MATRIX or v.name == "bias"]

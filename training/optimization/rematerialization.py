@@ -89,7 +89,7 @@ class _Draws:
 
 @contextlib.contextmanager
 def _repeated(draws: Sequence[_Draws]) -> Iterator[None]:
-    """Makes generators return the same seeds in every block, in the same order."""
+    """Makes generators return the same seeds, in the same order, within each `with` statement."""
     for draw in draws:
         draw.drawn, draw.generator.next = 0, draw.next
     try:

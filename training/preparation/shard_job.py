@@ -70,7 +70,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Job:
-    """A shard to be made: the examples from `first` to before `end` of a split."""
+    """A shard to be made: the examples of a split from `first` to `end` − 1."""
 
     folder: str
     split: str
@@ -103,7 +103,7 @@ class Report:
 
     @classmethod
     def read(cls, job: Job) -> "Report | None":
-        """Returns the report of a job; `None` if it is missing, or does not match the size of the shard."""
+        """Returns the report of a job; `None` if it is missing or damaged, or the shard has another size."""
         try:
             report = cls(**json.loads(job.report.read_text(encoding="utf-8")))
             fits = report.error or (Path(job.folder) / job.file).stat().st_size == report.bytes
@@ -186,7 +186,7 @@ class _Shard:
         widths: dict[str, int] = {}
         for name in self._columns():
             staged = self.texts[name.removesuffix(".text")]
-            # An id has at least one byte, except where NFKC expands a character of three bytes to 18 characters.
+            # An id is made of at least one byte, except where NFKC expands a character of 3 bytes to 18 characters.
             most = 8 * int(staged.offsets[self.job.end] - staged.offsets[self.job.first]) + self.job.end
             values, offsets = array_names(name)
             widths |= {values: self.context.widths.get(name, 1), offsets: 4 if most < 1 << 32 else 8}
@@ -221,7 +221,7 @@ class _Shard:
                     yield text_column(name), np.frombuffer(b"".join(encoded), np.uint8), list(map(len, encoded))
 
     def _pieces(self) -> Iterator[tuple[int, int]]:
-        """Yields the examples of the job in pieces of at most `_BYTES` bytes, or of one example."""
+        """Yields the bounds of pieces of the job: at most `_BYTES` bytes of the first column each, or one example."""
         first = self.job.first
         offsets = next(iter(self.texts.values())).offsets
         while first < self.job.end:
@@ -231,7 +231,7 @@ class _Shard:
             first = end
 
     def _filtered(self, first: int, end: int) -> tuple[list[int], dict[str, list[str]]]:
-        """Returns the indices of the examples that remain before the encoding, and their texts."""
+        """Returns the examples that remain before the encoding: their indices from `first` on, and their texts."""
         skipping = self.options.invalid == "skip"
         texts = {name: staged.texts(first, end, skipping) for name, staged in self.texts.items()}
         keep = np.ones(end - first, bool)

@@ -18,7 +18,7 @@ _PICKLED, _GENERATION = "pytorch_model.bin", "generation_config.json"
 _POINTER = b"version https://git-lfs.github.com/spec/"
 _ANY: Any = object()
 _LARGEST = 2**31
-"""No number of `config.json` that a family reads reaches this."""
+"""The absolute value of a number that a family reads from `config.json` must be below this."""
 _NEVER_NULL = {"activation_function", "d_model", "dim", "feed_forward_proj", "hidden_size", "max_position_embeddings"}
 _NEVER_NULL |= {"n_embd", "num_attention_heads", "num_hidden_layers", "rotary_emb_base", "rotary_pct", "vocab_size"}
 
@@ -34,9 +34,11 @@ class Checkpoint:
         files: The files of the weights.
         read_options: Keys of the configuration that have been read.
         left_out: Tensors that our model does not need, and why, by the prefix of their names.
-        search: The default search of its own software as decoding options of ours, if the family reads it.
-        not_followed: Keys of `generation_config.json` that change what is decoded and have no option here.
+        search: The default decoding of the checkpoint's own software, as decoding options of this project; empty if the
+            family does not read it.
+        not_followed: Values of `generation_config.json`, by key, that change what is decoded and have no option here.
         languages: The languages, by side, for which a multilingual translator is imported; see `language`.
+        has_languages: Whether the family has read `language`.
 
     Args:
         path: The folder.
@@ -115,12 +117,12 @@ class Checkpoint:
             tensors = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
         except Exception as error:  # pickles fail in many ways
             reason = str(error).partition("\n")[0]
-            raise InputError(f"{path} is damaged, or is refused because it is not only tensors: {reason}") from None
+            raise InputError(f"{path} is damaged, or refused because it contains more than tensors: {reason}") from None
         for name, tensor in tensors.items():
             self._tensors[name] = path, tuple(tensor.shape), functools.partial(_to_numpy, tensor)
 
     def json(self, name: str, kind: type[dict[str, Any]] | type[list[Any]] = dict) -> Any:
-        """Returns the content of a JSON file of the folder, which is read once: do not change it.
+        """Returns the content of a JSON file of the folder; it is cached, so do not modify it.
 
         Args:
             name: The name of the file.
@@ -169,7 +171,8 @@ class Checkpoint:
             only: The one value that is supported. Default: any.
 
         Raises:
-            InputError: For another value than the supported one, or of another type than the default.
+            InputError: If the value is not the supported one, is of another type than the default or too large, or is
+                required, but missing or null.
         """
         default = self.defaults.get(name, default)
         value = self._value(name, default)
@@ -182,7 +185,7 @@ class Checkpoint:
         return value
 
     def _value(self, name: str, default: Any) -> Any:
-        """Returns a value of `config.json` of any type, which counts as read."""
+        """Returns a value of `config.json`, without checks, and records its key in `read_options`."""
         self.read_options.add(name)
         return self.config.get(name, self.defaults.get(name, default))
 
@@ -218,13 +221,13 @@ class Checkpoint:
         return self.languages.get(side)
 
     def generation(self, name: str) -> Any:
-        """Returns a value of `generation_config.json`, or of `config.json` if there is no such file."""
+        """Returns a value of `generation_config.json`, or of `config.json` if the folder has only that."""
         value = self.option(name)
         return self._generation_value(name) if (self.path / _GENERATION).is_file() else value
 
     @property
     def generation_file(self) -> Path:
-        """The file with the options of decoding."""
+        """The file from which `generation` reads."""
         return self.path / _GENERATION if (self.path / _GENERATION).is_file() else self.config_file
 
     def decoder_start(self, default: int) -> int:
@@ -260,7 +263,8 @@ class Checkpoint:
         """Returns whether embeddings and output projection are one matrix, `tie_word_embeddings`.
 
         Raises:
-            InputError: If they are tied but the file has both and they differ: libraries differ in which one they use.
+            InputError: If they are tied, but the checkpoint has a tensor for each and the two differ: which one is used
+                depends on the library.
         """
         tied = bool(self.option("tie_word_embeddings", default))
         if tied and self.has(logits) and self.has(embeddings):
@@ -297,7 +301,7 @@ class Checkpoint:
             shape: The shape that it must have.
 
         Raises:
-            InputError: If it is missing, has another shape, or is cut off.
+            InputError: If it is missing or has another shape, or its file is truncated.
         """
         if name not in self._tensors:
             files = ", ".join(str(path) for path in self.files)
@@ -309,7 +313,7 @@ class Checkpoint:
         return read()
 
     def ignore(self, *names: str) -> None:
-        """Marks tensors as used that contain nothing learned, such as masks, or that repeat another tensor."""
+        """Marks tensors as used: those that are not learned, such as masks, or that repeat another tensor."""
         self._used |= set(names)
 
     def leave_out(self, prefix: str, why: str) -> None:
@@ -345,8 +349,8 @@ class Checkpoint:
 
 
 def _mistaken(value: Any, default: Any) -> str:
-    """Returns what a value must be, from the type of its default; empty if it is that, or null."""
-    if is_number(value) and not abs(value) < _LARGEST:  # nor NaN
+    """Returns in words what a value must be, by the type of its default; empty if it is valid, or null."""
+    if is_number(value) and not abs(value) < _LARGEST:  # also for NaN
         return f"a number below {_LARGEST:,}"
     if value is None or default is None:
         return ""

@@ -7,8 +7,8 @@ A view is a JSON object:
      "tokens": [S input tokens],                                empty for a language model, whose answer contains them
      "attention": {"encoder": ATTENTION},                       between these tokens
      "answers": [ANSWER, …],                                    best first; empty for a classifier
-     "classes": [{"label": LABEL, "probability": P}, …],        of a classifier, the most probable first
-     "notes": [TEXT, …]}                                        notes for the user, such as that a text was cut
+     "classes": [{"label": LABEL, "probability": P}, …],        of a classifier, most probable first; else empty
+     "notes": [TEXT, …]}                                        notes for the user, such as that a text was truncated
 
     ANSWER = {"text": TEXT, "log_prob": P or null, "hypothesis": number in `nbest` or null for the default answer,
               "given": number of its tokens that are the prompt of a language model,
@@ -72,7 +72,7 @@ class Attention:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "Attention":
-        """Returns the attention of ATTENTION of the format."""
+        """Returns the attention from ATTENTION of the format."""
         shape = value["heads"], value["rows"], value["columns"]
         return cls([layer if layer is None else _decoded(layer, shape) for layer in value["layers"]])
 
@@ -122,7 +122,7 @@ class AnswerView:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "AnswerView":
-        """Returns the answer of ANSWER of the format."""
+        """Returns the answer from ANSWER of the format."""
         predictions = value["predictions"]
         return cls(
             value["text"],
@@ -178,13 +178,13 @@ class View:
 
     @classmethod
     def from_json(cls, value: Any) -> "View":
-        """Returns the view of a JSON object.
+        """Returns the view from a JSON object of the format.
 
         Args:
             value: The object, from `json.loads`.
 
         Raises:
-            InputError: If it is not a view, or of a later version.
+            InputError: If it is not a view, is damaged, or has another version.
         """
         if not isinstance(value, Mapping) or value.get("format") != FORMAT or value.get("task") not in TASKS:
             raise InputError(f"This is not a view of the explorer, which requires the format {FORMAT!r} and a task.")
@@ -207,7 +207,7 @@ class View:
             path: The file, with one view or a list of views.
 
         Raises:
-            InputError: If it cannot be read, or contains no views.
+            InputError: If it cannot be read, or contains anything but views.
 
         Example:
             (view,) = View.load("attention.json")

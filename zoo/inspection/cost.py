@@ -93,14 +93,14 @@ def cost(model_or_layer: Any, query_length: int, value_length: int | None = None
     """Returns the cost of a layer or a model, by step; nothing is computed, so lengths may be large.
 
     The operations are counted in a call of the layer with symbolic tensors. Attention over n positions of size d takes
-    `n d²` multiplications for each projection, `n² d` for the scores and for the weighted sum, and `n²` in each head
-    for the scale and for the softmax. A sum of k terms has k − 1 additions. For every named model, the sum of
+    `n d²` multiplications for each projection, `n² d` each for the scores and the weighted sum, and in each head `n²`
+    each for the scale and the softmax. A sum of k terms has k − 1 additions. For every named model, the sum of
     multiplications and additions differs from that of XLA by at most 5 %.
 
     Each step also has `bytes` (the size of its result), `weights`, `sequential_steps` and `path_length`. Sequential
     steps are positions that are computed one after another: n in a recurrence, else 1. The path length is the number of
-    such layers, or steps of a recurrence, between the first position and the last: 1 for attention, n for a recurrence,
-    ⌈n / k⌉ if each result depends on k positions; 0 for position-wise steps. The total has the maxima of both.
+    layers like this one, or steps of a recurrence, from the first position to the last: 1 for attention, n for a
+    recurrence, ⌈n / k⌉ if each result depends on k positions; 0 for position-wise steps. The total has both maxima.
 
     Args:
         model_or_layer: A built model or layer: of this library, of Keras, or your own, written with `keras.ops`.
@@ -112,8 +112,8 @@ def cost(model_or_layer: Any, query_length: int, value_length: int | None = None
         A `Cost`; `print` shows it as a table, with all numbers in full.
 
     Raises:
-        InputError: (a `ValueError`) If the layer is not built, a length is negative, the layer has no value for
-            `value_length`, or `call` does not support symbolic tensors.
+        InputError: (a `ValueError`) If the layer is not built, a length is not an integer of at least 0, the layer has
+            no value for `value_length`, or `call` does not support symbolic tensors.
 
     Example:
         >>> import zoo

@@ -25,7 +25,7 @@ _LONG_WORD = re.compile(rf"\S{{{_LONGEST_WORD}}}(?=\S)")
 
 
 NORMALIZATIONS = ("auto", "nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity")
-"""The names of SentencePiece's normalization rules. `auto` is `nmt_nfkc` without changing joiners."""
+"""SentencePiece's normalization rules by name, and `auto`: `nmt_nfkc` without its rules for joiners."""
 # The joiner and the non-joiner are needed in Persian, Telugu and others; `nmt_nfkc` replaces them by spaces. During
 # training, they are replaced by code points of equal length in bytes that occur in no text.
 _JOINERS: dict[str, str] = {"\u200c": "\ufdd0", "\u200d": "\ufdd1"}
@@ -75,7 +75,7 @@ class SubwordTokenizer(Tokenizer):
             normalization: One of `NORMALIZATIONS`.
 
         Raises:
-            InputError: There is no text, or `vocab_size` is too small for the characters in it.
+            InputError: There is no text, `vocab_size` is too small for its characters, or `normalization` is unknown.
         """
         if normalization not in NORMALIZATIONS:
             raise unknown_name("normalization", normalization, NORMALIZATIONS)
@@ -140,7 +140,7 @@ class SubwordTokenizer(Tokenizer):
         """Returns the most probable segmentations of a word, which is written as in `piece_table`.
 
         Args:
-            word: The word; a `▁` before it means a space.
+            word: The word; a `▁` before it is optional, because SentencePiece adds it.
             count: Maximum number of segmentations.
 
         Returns:
@@ -179,9 +179,9 @@ def _with_short_words(line: str) -> str:
 
 
 class WordTokenizer(SubwordTokenizer):
-    """The most frequent words, separated by spaces; text is normalized as for subwords.
+    """The most frequent words of texts with spaces between words; text is normalized as for subwords.
 
-    A run of other words is one unknown id.
+    Consecutive words that are not among them are one unknown id.
 
     Args:
         model: A serialized SentencePiece model of words.

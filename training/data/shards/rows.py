@@ -49,7 +49,7 @@ class Rows:
         return cls([Part(values, offsets)])
 
     def cut(self, limit: int) -> "Rows":
-        """Returns the rows truncated to a largest length."""
+        """Returns the rows truncated to a maximum length, which replaces an earlier one."""
         return Rows(self.parts, limit)
 
     def __len__(self) -> int:
@@ -83,7 +83,7 @@ class Rows:
 
         Args:
             examples: Their numbers.
-            width: Tokens in a row, padding included; no row is longer.
+            width: Tokens in a row of the array, padding included; at least the length of each of these rows.
             num_rows: Rows of the array, of which the last ones are padding. Default: the number of examples.
         """
         examples = np.asarray(examples, np.int64)
@@ -138,7 +138,7 @@ class Rows:
         return taken
 
     def split_long(self, limit: int) -> "Rows":
-        """Returns the rows, with longer ones split into rows of at most `limit` tokens."""
+        """Returns all ids in rows of at most `limit` tokens: longer rows are split, empty ones removed."""
         return Rows([Part(part.values, _with_breaks(part.offsets.astype(np.int64), limit)) for part in self.parts])
 
     def _by_part(self, examples: Array) -> Iterator[tuple[Part, Any, Array]]:
@@ -155,7 +155,7 @@ class Rows:
 
 
 def _with_breaks(offsets: Array, limit: int) -> Array:
-    """Returns offsets with additional ones, so that no row is longer than the limit."""
+    """Returns offsets with additional ones, so that no row is longer than the limit, and none is empty."""
     lengths = np.diff(offsets)
     counts = np.maximum(-(-lengths // limit), 0)
     firsts = np.repeat(np.cumsum(counts) - counts, counts)
@@ -164,7 +164,7 @@ def _with_breaks(offsets: Array, limit: int) -> Array:
 
 
 def count_longer(columns: Sequence[Rows], limit: int) -> int:
-    """Returns the number of examples longer than a limit in any column; parts of all columns have the same examples."""
+    """Returns the number of examples that exceed a limit in a column; part n of all columns has the same examples."""
     longer = 0
     for parts in zip(*(rows.parts for rows in columns), strict=True):
         longer += int(np.any([np.diff(part.offsets) > limit for part in parts], axis=0).sum())

@@ -28,8 +28,8 @@ _STEPS = ("attend_rows", "compare", "compare_heads", "cap_scores", "normalize", 
 class MultiHeadAttention(BaseAttention):
     """Multi-head attention: `concat(head₁ … head_N) W_o`, `headᵢ = attention(Q W_qⁱ, K W_kⁱ, V W_vⁱ)`.
 
-    Each projection is one matrix for all heads, and is initialised as one. Head i has the columns from i · p to
-    (i + 1) · p of W_q, W_k and W_v, [D, N · p], and the same rows of W_o; `head_kernels` returns its matrices.
+    Each projection is one matrix for all heads, and is initialised as one. Head i, from 1 to N, has the p columns of
+    W_q, W_k and W_v, [D, N · p], that begin at (i − 1) · p, and the same rows of W_o; see `head_kernels`.
     Without `output_projection` the output is `concat(head₁ … head_N)`, [B, T, N · p_v].
 
     Args:
@@ -49,26 +49,25 @@ class MultiHeadAttention(BaseAttention):
             `headᵢ = attentionᵢ(…)`, see `PerHeadScore`.
         qk_norm: Whether the queries and keys of each head are normalised before positions rotate them,
             `q / √(mean(q²) + ε) ⊙ γ_q`, `k / √(mean(k²) + ε) ⊙ γ_k`, ε = 10⁻⁶, which bounds their products. γ_q [p_q]
-            and γ_k [p_k] are learned and shared by all heads. `score="cosine"` is the variant of Henry et al. 2020,
-            with vectors of length 1 and a learned temperature. `qk_norm` has p_q + p_k weights and costs
-            O((T + S) · N · H).
-        qk_norm_across_heads: Whether `qk_norm` normalises all heads of a position together instead, with means over
+            and γ_k [p_k] are learned and shared by all heads. `qk_norm` costs O((T + S) · N · p).
+            `score="cosine"` is the variant of Henry et al. 2020, with vectors of length 1 and a learned temperature.
+        qk_norm_across_heads: Whether `qk_norm` normalises all heads of a position as one vector, with means over its
             N · p numbers and γ_q [N · p_q] and γ_k [N · p_k] (OLMo 2).
         logit_softcap: c, a positive number that bounds the scores, `c · tanh(score / c)`, or `None`. The cap applies to
             the score with Shaw's relative keys, before biases of positions, `attention_bias` and masks. It costs
             O(N · T · S), and disables fused kernels, which have no cap.
         output_gate: Whether the heads are gated before W_o, `concat(headᵢ) ⊙ sigmoid(X W_g)`, where X is the
             query before its projection. A head can then contribute nothing at a position, without an attention sink.
-            The gate adds D · N · p_v weights.
+            The gate adds D · N · p_v weights, and N · p_v biases with `use_bias`.
         **kwargs: `dropout`, `seed`, `implementation`, `visibility` and `normalization` of `BaseAttention`.
 
     Call arguments, masking and results: see `BaseAttention`; weights are [B, N, T, S].
 
     Raises:
-        ValueError: If `positions` is not a `Positions` object, or `query_dim` differs from `key_dim` and the score or
-            the positions require equal sizes (dot products, cosine; rotary positions and Shaw's), or
-            `output_dim` is set without `output_projection`, or `qk_norm_across_heads` without `qk_norm`, or
-            `logit_softcap` is not a positive number.
+        ValueError: If a size is not a positive integer, `positions` is not a `Positions` object, `query_dim` differs
+            from `key_dim` and the score or the positions require equal sizes (dot products, cosine; rotary positions
+            and Shaw's), `output_dim` is set without `output_projection`, or `qk_norm_across_heads` without `qk_norm`,
+            or `logit_softcap` is not a positive number.
 
     Example:
         >>> import numpy as np
@@ -272,7 +271,7 @@ class MultiHeadAttention(BaseAttention):
         return inputs if self.positions is None else self.positions.encode(inputs, start_index)
 
     def _normalize_heads(self, norm, heads):
-        """Returns heads [B, N, T, p] normalised by `norm`; unchanged if it is `None`."""
+        """Returns heads [B, N, T, p] normalised by `norm`; if `norm` is `None`, unchanged."""
         if norm is None or not self.qk_norm_across_heads:
             return heads if norm is None else norm(heads)
         return split_heads(norm(join_heads(None, heads, norm.scale.shape[0])), heads.shape[-1])
@@ -291,8 +290,8 @@ class MultiHeadAttention(BaseAttention):
     def constant(self):
         """Returns the joined kernel [D, (N + 2 G) · p] and bias of the three projections, for `project_jointly`.
 
-        Returns `None` if they cannot be joined: a subclass overrides a projection or `step`, positions change the
-        inputs, sizes differ, or Keras has quantised a projection.
+        G is `memory_heads`. Returns `None` if they cannot be joined: a subclass overrides a projection or `step`,
+        positions change the inputs, sizes or dtypes differ, or a projection has an activation or is not `is_plain`.
         """
         projections = [self.query_dense, self.key_dense, self.value_dense]
         if overridden_since(self, ("project_query", "project_memory", "step"), "project_jointly"):

@@ -27,13 +27,13 @@ from zoo.models.shared.transformer_layers import (
 class Transformer(Seq2SeqModel):
     """Encoder-decoder Transformer.
 
-    `p = softmax(W_oᵀ Decoder(Y) + b_o)`; b_o requires `output_bias`, and W_o is the transposed table of tied target
-    embeddings. The inputs of the first block are `√D · E + P`, or `E + P` without `scale_embeddings`. Concatenated
-    positions, `[E; P]`, are projected to size D, or without `concat_projection` all activations have size D + P. With
-    `embedding_norm`, a layer normalisation follows.
+    `p = softmax(W_oᵀ Decoder(Y) + b_o)`; b_o exists only with `output_bias`; if the target embeddings are tied, W_o is
+    their transposed table. The inputs of the first block are `√D · E + P`, or `E + P` without `scale_embeddings`.
+    Concatenated positions, `[E; P]`, are projected to size D; without `concat_projection`, all activations have the
+    size of `[E; P]`. With `embedding_norm`, a layer normalisation follows.
 
-    Cross-attention is always full, without positions other than those of the embeddings. Only in the decoder, keys and
-    values are shared by groups of heads, because a step reads all of them (Ainslie et al. 2023, section 2.2).
+    Cross-attention is always full, and has no positions of its own. With `num_key_value_heads`, heads share keys and
+    values in the decoder alone, where each step reads all of them (Ainslie et al. 2023, section 2.2).
 
     Call arguments and results: see `Seq2SeqModel`.
 
@@ -79,7 +79,7 @@ class Transformer(Seq2SeqModel):
             options |= {"embeddings_initializer": initializer, "dtype": self.dtype_policy, "name": name}
             return cls(size, self.model_dim, **options)
 
-        # Embeddings cannot compute logits from activations of another size.
+        # A table of embeddings cannot compute logits from activations of another size than its vectors.
         reversible = self.options.hidden_dim == self.model_dim
         cls = ReversibleEmbedding if reversible else Embedding
         tying = {"tie_weights": self.tied_embeddings != "none"} if reversible else {}
@@ -173,7 +173,7 @@ class Transformer(Seq2SeqModel):
         }
 
     def _continue(self, tokens, state, memory, **arguments):
-        """Returns the outputs for target tokens [B, T] that follow a state, the weights, and the new state."""
+        """Returns the outputs for the target tokens [B, T] after those of a state, the weights, and the new state."""
         hidden, num_tokens = self._embed_target(tokens, start_index=state["index"]), axis_size(tokens, 1)
         before, caches, weights = caches_for(state, num_tokens), [], []
         for block, projected, cache in zip(self.decoder_blocks, memory["layers"], before, strict=True):
