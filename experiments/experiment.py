@@ -5,8 +5,9 @@ import inspect
 import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Self
 
 Settings = Mapping[str, Any]
@@ -60,6 +61,16 @@ class Results:
     def measured(self) -> "Results":
         """Returns the results of the cells that were measured."""
         return Results(row for row in self.rows if row[2])
+
+    def complete(self) -> "Results":
+        """Returns these results.
+
+        Raises:
+            NotYetRun: If a cell was not measured yet.
+        """
+        if not all(metrics for _, _, metrics in self.rows):
+            raise NotYetRun
+        return self
 
     def groups(self) -> list[tuple[Settings, list[Metrics]]]:
         """Returns the metrics of all seeds by settings, in the order of the cells."""
@@ -145,7 +156,7 @@ class Experiment:
     question = ""
     source = ""
     refuted_by = ""
-    columns: Mapping[str, str] = field(default_factory=dict)
+    columns: Mapping[str, str] = MappingProxyType({})
     takes_data = False
     default_seeds = 1
 

@@ -67,7 +67,7 @@ class Scaling(Experiment):
                 "the variance of q · k is d_k within 10 %, and 1 after scaling, for every d_k",
                 lambda results: all(
                     abs(metrics["variance"] / metrics["formula"] - 1) < 0.1
-                    for _, _, metrics in results.rows
+                    for _, _, metrics in results.complete().rows
                     if "formula" in metrics
                 ),
             ),

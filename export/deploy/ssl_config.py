@@ -23,7 +23,7 @@ def ssl_config(key: str, certificate: str, client_authority: str | None = None) 
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the command; a new file is readable only by its owner, because it contains the key."""
+    """Runs the command; the file is readable only by its owner, because it contains the key."""
     parser = argparse.ArgumentParser(description="Writes the stock server's --ssl_config_file from PEM files.")
     parser.add_argument("--key", required=True, metavar="FILE", help="the server's private key")
     parser.add_argument("--cert", required=True, metavar="FILE", help="the server's certificate chain")
@@ -35,6 +35,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         text = ssl_config(*(Path(path).read_text(encoding="ascii") for path in paths))
         descriptor = os.open(flags.output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with open(descriptor, "w", encoding="ascii") as file:
+            os.fchmod(descriptor, 0o600)
             file.write(text)
     except OSError as error:
         parser.error(f"{error.filename}: {error.strerror}")

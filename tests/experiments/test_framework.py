@@ -8,7 +8,7 @@ from support.every import every
 
 from experiments import __main__ as command
 from experiments.catalog import NAMES, get_experiment
-from experiments.experiment import Cell, Claim, Experiment, ExperimentRequest, Results, grid
+from experiments.experiment import Cell, Claim, Experiment, ExperimentRequest, NotYetRun, Results, grid
 from experiments.report import page, table
 from experiments.store import Store
 from zoo.errors import InputError
@@ -112,6 +112,9 @@ def test_some_cells_are_not_yet_run():
     verdicts = Scripted().verdicts(results, quick=False)
     assert [str(verdict) for verdict in verdicts] == ["Not yet run", "Not yet run", "Confirmed"]
     assert results.mean("value", size=3) == 5 and results.line("size", "value") == ([2, 3], [1.0, 5.0])
+    with pytest.raises(NotYetRun):
+        results.complete()
+    assert results.measured().complete().rows == results.measured().rows
     assert len(results.measured().rows) == 2 and "| 2 | 1.00 |  |" in table(Scripted(), results)
     assert Results([]).mean("value") != Results([]).mean("value")
     assert "| --- |" in table(Scripted(), Results([])) and "0 seeds" in page(Scripted(), Results([]), [], [], "x", "")

@@ -198,11 +198,11 @@ def _dense(grads: Sequence[Any]) -> Sequence[Any]:
 def _for_adam(model: keras.Model) -> list[Any]:
     """Returns the variables of a model that are not hidden matrices, including those with two axes.
 
-    The latter are those of embeddings and other lookup tables, and of the layer `output_dense`, if there is one.
+    The latter are those of embeddings and other lookup tables, and of the output layer, if there is one.
     """
     tables = [layer for layer in model._flatten_layers() if isinstance(layer, keras.layers.Embedding)]
-    output = getattr(model, "output_dense", None)
-    layers = [*tables, *([output] if isinstance(output, keras.layers.Layer) else [])]
+    outputs = [getattr(model, name, None) for name in ("output_dense", "output_layer")]
+    layers = [*tables, *(output for output in outputs if isinstance(output, keras.layers.Layer))]
     matrices = {id(variable) for layer in layers for variable in layer.trainable_variables}
     kernels = ("kernel", "recurrent_kernel")
     return [v for v in model.trainable_variables if id(v) in matrices or v.name not in kernels]

@@ -196,7 +196,7 @@ class View:
             attention = _attentions(value["attention"])
             texts = value["task"], value["model"], value["text"], value["tokens"]
             return cls(*texts, attention, answers, classes, value["notes"])
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InputError(f"The view is damaged: {type(error).__name__} at {error}.") from error
 
     @classmethod
@@ -217,6 +217,8 @@ class View:
             value = json.loads(Path(path).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise InputError(f"{path} cannot be read as JSON: {error}.") from error
+        if value == []:
+            raise InputError(f"{path} contains no views.")
         return [cls.from_json(entry) for entry in (value if isinstance(value, list) else [value])]
 
 

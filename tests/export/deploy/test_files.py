@@ -279,7 +279,9 @@ def test_the_example_and_the_command_write_the_same_fields(tmp_path):
     ssl_config.main([*parts, f"--client_ca={tmp_path / 'ca'}", f"--output={output}"])
     assert read_config("ssl_config_file", str(output)) == example
     assert output.stat().st_mode & 0o777 == 0o600
+    output.chmod(0o644)
     ssl_config.main([*parts, f"--output={output}"])
+    assert output.stat().st_mode & 0o777 == 0o600
     without = read_config("ssl_config_file", str(output))
     assert (without.server_key, without.custom_ca, without.client_verify) == (example.server_key, "", False)
 

@@ -30,6 +30,14 @@ def test_which_variables_are_muons():
     assert any(path.endswith("score/kernel") for path in others)  # [units, 1], a vector
 
 
+def test_output_layers_are_not_muons():
+    concatenated = {"positions": "concat", "concat_projection": False, "tied_embeddings": "none"}
+    for model in (model_of(), model_of("transformer_tiny", num_layers=1, **concatenated)):
+        optimizer = make_optimizer(SETTINGS, 1, model)
+        (output,) = (v for v in model.trainable_variables if v.name == "kernel" and v.shape[-1] == 17)
+        assert optimizer._should_use_adamw(output)
+
+
 def _newton_schulz(matrix):
     """The iteration of Jordan et al. 2024, which brings all singular values near to 1."""
     x = matrix.T if matrix.shape[0] > matrix.shape[1] else matrix

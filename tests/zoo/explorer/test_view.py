@@ -74,6 +74,11 @@ def test_padding_is_left_out():
     np.testing.assert_array_equal(layers, weights[:, :, :2, 1:])
 
 
+def _with_alternatives(alternatives):
+    answer = AnswerView("a", -1.0, None, ["a"], ["b"], [-1.0], [[]]).to_json()
+    return {**answer, "predictions": [{**answer["predictions"][0], "alternatives": alternatives}]}
+
+
 def test_what_is_no_view_is_refused():
     def weights(rows, columns, text):
         attention = {"heads": 1, "rows": rows, "columns": columns, "layers": [text]}
@@ -86,6 +91,7 @@ def test_what_is_no_view_is_refused():
             ({**view().to_json(), "version": 7}, "version 7.*version 1"),
             ({**view().to_json(), "answers": [{}]}, "'predictions'"),
             ({**view().to_json(), "classes": None}, "TypeError"),
+            ({**view().to_json(), "answers": [_with_alternatives([["a"]])]}, "ValueError"),
             (weights(2, 2, "AAAA"), "1 × 2 × 2"),
             (weights(1, 1, "é"), "1 × 1 × 1"),
         ):
@@ -99,6 +105,9 @@ def test_files(tmp_path):
     assert [read.text for read in View.load(path)] == ["two", "three"]
     path.write_text(json.dumps(view().to_json()), encoding="utf-8")
     assert len(View.load(path)) == 1
+    path.write_text("[]", encoding="utf-8")
+    with pytest.raises(InputError, match="no views"):
+        View.load(path)
     path.write_text("{", encoding="utf-8")
     with pytest.raises(InputError, match="views.json"):
         View.load(path)
