@@ -26,12 +26,13 @@ def masked_softmax(scores, mask=None):
     """Returns the softmax of `scores` [..., T, S] over S, restricted to `mask`, in their dtype.
 
     It is computed in float32 or wider. A row in which all positions are masked is all zeros, with finite gradients.
-    In training in TensorFlow graphs, the gradient is computed by its formula, `∂s = w ⊙ (∂w − Σ ∂w ⊙ w)`, for a mask
-    that broadcasts to the scores; differentiating each operation takes two more passes and 22 more operations.
+    In training in TensorFlow graphs, the gradient for several queries is computed by its formula, `∂s = w ⊙ (∂w − Σ ∂w
+    ⊙ w)`; differentiating each operation takes two more passes and 22 more operations.
     """
     dtype = backend.standardize_dtype(scores.dtype)
     scores = ops.cast(scores, backend.result_type(dtype, "float32"))
-    if mask is None or not _training.get() or not is_traced_by_tensorflow():
+    is_step = scores.shape[-2] == 1  # such as one of a loop
+    if mask is None or is_step or not _training.get() or not is_traced_by_tensorflow():
         return ops.cast(_softmax(scores, mask), dtype)
 
     @ops.custom_gradient
