@@ -85,8 +85,7 @@ class Results:
         Raises:
             NotYetRun: If one of the cells was not measured yet.
         """
-        if not all(metrics for _, _, metrics in self._with(settings)):
-            raise NotYetRun
+        Results(self._with(settings)).complete()
         return self.known(metric, **settings)
 
     def known(self, metric: str, **settings: Any) -> list[float]:

@@ -99,7 +99,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "a rule that allows more keeps the bounds of its class",
         "zoo/layers/visibility/base.py",
-        'if depth("allows") < depth(name):',
+        'if overridden_since(cls, ("allows",), name):',
         "if False:",
         (f"{RULES[0]}::test_a_subclass_that_allows_other_pairs_inherits_no_bounds",),
     ),

@@ -43,8 +43,11 @@ def keeps(owner, promise, methods):
 
 
 def overridden_since(owner, methods, origin):
-    """Returns whether one of the `methods` is overridden in a subclass of the class that defines `origin`, a method."""
-    order = [owner, *type(owner).__mro__]
+    """Returns whether one of the `methods` is overridden in a subclass of the class that defines `origin`.
+
+    The owner is an object, which may have methods of its own, or a class.
+    """
+    order = owner.__mro__ if isinstance(owner, type) else [owner, *type(owner).__mro__]
 
     def depth(name):
         return next(number for number, cls in enumerate(order) if name in vars(cls))

@@ -13,10 +13,12 @@ def current_graph():
     """Returns an object that identifies the current graph; `None` if the backend has none, as while JAX traces."""
     if keras.backend.backend() == "jax":
         return None
-    if keras.backend.backend() != "tensorflow":
-        return _NO_GRAPH
-    tf = importlib.import_module("tensorflow")
-    return _NO_GRAPH if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
+    return importlib.import_module("tensorflow").compat.v1.get_default_graph() if is_tensorflow_graph() else _NO_GRAPH
+
+
+def is_tensorflow_graph():
+    """Returns whether operations become part of a graph of TensorFlow instead of running at once."""
+    return keras.backend.backend() == "tensorflow" and not importlib.import_module("tensorflow").executing_eagerly()
 
 
 def axis_size(tensor, axis):
@@ -37,12 +39,9 @@ def axis_size(tensor, axis):
 
 def computed_once(name, function, *tensors):
     """Returns `function(*tensors)`; in a graph of TensorFlow it is computed once for each name and the same tensors."""
-    if keras.backend.backend() != "tensorflow" or any(isinstance(tensor, keras.KerasTensor) for tensor in tensors):
+    if not is_tensorflow_graph() or any(isinstance(tensor, keras.KerasTensor) for tensor in tensors):
         return function(*tensors)
-    tf = importlib.import_module("tensorflow")
-    if tf.executing_eagerly():
-        return function(*tensors)
-    graph = tf.compat.v1.get_default_graph()
+    graph = current_graph()
     results = getattr(graph, "_attention_zoo_results", None)
     if results is None:  # an attribute of the graph, so that both are freed together
         results = graph._attention_zoo_results = {}

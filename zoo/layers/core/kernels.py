@@ -135,8 +135,3 @@ def gradient(function: Callable[[Any], Any], tensor: Any) -> Any:
         tape.watch(tensor)
         value = function(tensor)
     return tape.gradient(value, tensor, unconnected_gradients="zero")
-
-
-def is_traced_by_tensorflow():
-    """Returns whether TensorFlow traces a graph, in which the operations of a gradient are worth saving."""
-    return keras.backend.backend() == "tensorflow" and not importlib.import_module("tensorflow").executing_eagerly()

@@ -5,7 +5,7 @@ from contextvars import ContextVar
 
 from keras import backend, ops
 
-from zoo.layers.core.kernels import is_traced_by_tensorflow
+from zoo.layers.core.graphs import is_tensorflow_graph
 
 LOWEST_SCORE = -3.4e38  # the score of masked pairs, below any other score with any bias
 
@@ -32,7 +32,7 @@ def masked_softmax(scores, mask=None):
     dtype = backend.standardize_dtype(scores.dtype)
     scores = ops.cast(scores, backend.result_type(dtype, "float32"))
     is_step = scores.shape[-2] == 1  # such as one of a loop
-    if mask is None or is_step or not _training.get() or not is_traced_by_tensorflow():
+    if mask is None or is_step or not _training.get() or not is_tensorflow_graph():
         return ops.cast(_softmax(scores, mask), dtype)
 
     @ops.custom_gradient

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
+from zoo.layers.core.facts import overridden_since
+
 # Mask inputs are arguments of a call that rules read: an integer for each query [B, T], each key [B, S], or each
 # sequence [B].
 QUERY_INPUTS = ("query_segment_ids",)
@@ -139,12 +141,8 @@ class VisibilityRule(FormerNames):
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
-
-        def depth(name):
-            return next(number for number, base in enumerate(cls.__mro__) if name in vars(base))
-
         for name in BOUNDS:
-            if depth("allows") < depth(name):  # the bound is of an `allows` that `cls` does not use
+            if overridden_since(cls, ("allows",), name):  # the bound is of an `allows` that `cls` does not use
                 for alias in (name, *(former for former, new in FORMER_NAMES.items() if new == name)):
                     setattr(cls, alias, vars(VisibilityRule)[name])
 
